@@ -28,7 +28,7 @@ func TestTroubleshooting(t *testing.T) {
 		"From the extender":         without(t, errorsOf(t, "pkg/scheduling/extender"), extenderInternal, "From the extender"),
 		"States":                    states(),
 		"Reasons":                   slices.Concat(constantsOf(t, "pkg/localdisk/disk", "Reason"), cannot(t)),
-		"Events of the provisioner": constants(t, "pkg/localdisk/provisioner", `^event[A-Z]`),
+		"Events of the provisioner": constants(t, "pkg/localdisk/provisioner/status", `^event[A-Z]`),
 		"Events of the controller":  constants(t, "pkg/controller/nodeloss", `^event[A-Z]`),
 		"Cleaning Jobs": slices.Concat(constantsOf(t, "pkg/apis/stowage/v1alpha1", "CleaningJobState"),
 			constantsOf(t, "pkg/localdisk/cleanjob", "Reason"), constantsOf(t, "pkg/controller/cleaningjobs", "Reason")),

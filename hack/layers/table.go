@@ -109,6 +109,11 @@ func Bans() []Ban {
 			Why:     "the binder accesses the API server only through its clientset",
 		},
 		{
+			Imports: []string{"stowage.dev/stowage/pkg/localdisk/provisioner"},
+			On:      []string{"pkg/localdisk/provisioner/scan", "pkg/localdisk/provisioner/clean", "pkg/localdisk/provisioner/status"},
+			Why:     "scan, clean and status know the provisioner and each other by their own interfaces only",
+		},
+		{
 			Imports: []string{"k8s.io/api", "k8s.io/client-go"},
 			On:      []string{"pkg/localdisk/device"},
 			Why:     "packages of devices and mounts do not depend on Kubernetes",

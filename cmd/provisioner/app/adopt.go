@@ -28,7 +28,6 @@ and run again at any time. See docs/migrating-from-local-static-provisioner.md.`
 
 // adoptOptions are the flags of adopt.
 type adoptOptions struct {
-	api          apiFlags
 	config       string
 	nodes        []string
 	confirm      bool
@@ -37,21 +36,8 @@ type adoptOptions struct {
 
 func newAdoptCommand() *cobra.Command {
 	o := &adoptOptions{}
-	cmd := &cobra.Command{
-		Use:   "adopt --config FILE [--node NAME ...] [--confirm]",
-		Short: "Take over the volumes of sig-storage-local-static-provisioner",
-		Long:  adoptDescription,
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := o.api.clientset()
-			if err != nil {
-				return err
-			}
-			return o.run(cmd, client)
-		},
-	}
+	cmd := newTool("adopt --config FILE [--node NAME ...] [--confirm]", "Take over the volumes of sig-storage-local-static-provisioner", adoptDescription, o.run)
 	flags := cmd.Flags()
-	o.api.add(flags, toolQPS, toolBurst)
 	flags.StringVar(&o.config, "config", "", "the provisioner's configuration: a ConfigMap in a file, or a folder with a file for each key")
 	flags.StringSliceVar(&o.nodes, "node", nil, "adopt the volumes of this node only; may be given more than once")
 	flags.BoolVar(&o.confirm, "confirm", false, "adopt; without it, list only")

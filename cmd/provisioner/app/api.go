@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -46,15 +47,20 @@ func (f *apiFlags) client() (*rest.Config, error) {
 	return config, nil
 }
 
-// clientset returns a client of the API server.
-func (f *apiFlags) clientset() (kubernetes.Interface, error) {
-	config, err := f.client()
-	if err != nil {
-		return nil, err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	return client, nil
+// newTool returns a command without arguments that calls run with a client of the API server.
+func newTool(use, short, long string, run func(*cobra.Command, kubernetes.Interface) error) *cobra.Command {
+	var api apiFlags
+	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		config, err := api.client()
+		if err != nil {
+			return err
+		}
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return fmt.Errorf("make a client: %w", err)
+		}
+		return run(cmd, client)
+	}}
+	api.add(cmd.Flags(), toolQPS, toolBurst)
+	return cmd
 }

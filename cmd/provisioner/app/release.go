@@ -23,7 +23,7 @@ Nothing is cleaned. The table shows whose data may be on which disk; a volume th
 being deleted is removed at once, and its disk is left as it is. Without --confirm nothing
 is changed.
 
-To uninstall: --all --stop-agents --withdraw --confirm. Volumes with the data of claims are
+To uninstall: --all --stop-provisioners --withdraw --confirm. Volumes with the data of claims are
 left then, and can be deleted.
 
 --give-back returns to sig-storage-local-static-provisioner: it manages the volumes again,
@@ -32,46 +32,32 @@ with their claims, including those that stowage-provisioner has published.`
 // releaseOptions are the flags of release.
 type releaseOptions struct {
 	migrate.ReleaseOptions
-	api                 apiFlags
-	confirm, stopAgents bool
+	confirm, stopProvisioners bool
 }
 
 func newReleaseCommand() *cobra.Command {
 	o := &releaseOptions{}
-	cmd := &cobra.Command{
-		Use:   "release (--all | --node NAME ...) [--confirm]",
-		Short: "Release volumes without cleaning them, to uninstall or for nodes that will not return",
-		Long:  releaseDescription,
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := o.api.clientset()
-			if err != nil {
-				return err
-			}
-			return o.run(cmd, client)
-		},
-	}
+	cmd := newTool("release (--all | --node NAME ...) [--confirm]", "Release volumes without cleaning them, to uninstall or for nodes that will not return", releaseDescription, o.run)
 	flags := cmd.Flags()
-	o.api.add(flags, toolQPS, toolBurst)
 	flags.BoolVar(&o.All, "all", false, "release the volumes of all nodes")
 	flags.StringSliceVar(&o.Nodes, "node", nil, "release the volumes of this node, which need not exist any more; may be given more than once")
 	flags.BoolVar(&o.confirm, "confirm", false, "release; without it, list only")
 	flags.BoolVar(&o.GiveBack, "give-back", false, "hand the volumes over to sig-storage-local-static-provisioner")
 	flags.BoolVar(&o.NodeNameOnly, "use-node-name-only", false, "with --give-back: useNodeNameOnly is on in its configuration")
 	flags.BoolVar(&o.WhileRunning, "while-running", false, "release volumes although their provisioner runs; it restores the finalizer of those that are not being deleted")
-	flags.BoolVar(&o.stopAgents, "stop-agents", false, "with --all and --confirm: first delete the provisioners' DaemonSet and the cleaning Jobs, and wait for their pods")
+	flags.BoolVar(&o.stopProvisioners, "stop-provisioners", false, "with --all and --confirm: first delete the provisioners' DaemonSet and the cleaning Jobs, and wait for their pods")
 	flags.BoolVar(&o.Withdraw, "withdraw", false, "delete the volumes without a claim")
 	cmd.MarkFlagsOneRequired("all", "node")
-	cmd.MarkFlagsMutuallyExclusive("stop-agents", "node")
+	cmd.MarkFlagsMutuallyExclusive("stop-provisioners", "node")
 	cmd.MarkFlagsMutuallyExclusive("withdraw", "give-back")
-	cmd.MarkFlagsMutuallyExclusive("stop-agents", "while-running")
+	cmd.MarkFlagsMutuallyExclusive("stop-provisioners", "while-running")
 	cmd.MarkFlagsMutuallyExclusive("all", "node")
 	return cmd
 }
 
 func (o *releaseOptions) run(cmd *cobra.Command, client kubernetes.Interface) error {
-	if o.stopAgents && o.confirm {
-		if err := stopAgents(cmd.Context(), client); err != nil {
+	if o.stopProvisioners && o.confirm {
+		if err := stopProvisioners(cmd.Context(), client); err != nil {
 			return err
 		}
 	}
@@ -121,7 +107,7 @@ func (o *releaseOptions) run(cmd *cobra.Command, client kubernetes.Interface) er
 // period of 30 s, on busy nodes.
 const stopTimeout = 5 * time.Minute
 
-func stopAgents(ctx context.Context, client kubernetes.Interface) error {
+func stopProvisioners(ctx context.Context, client kubernetes.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	return migrate.StopProvisioners(ctx, client)

@@ -96,7 +96,7 @@ func TestRelease(t *testing.T) {
 	back := confirmed
 	back.GiveBack = true
 	uninstall := confirmed
-	uninstall.stopAgents, uninstall.Withdraw = true, true
+	uninstall.stopProvisioners, uninstall.Withdraw = true, true
 	free := ownVolume("free", corev1.VolumeAvailable)
 	free.Spec.ClaimRef = nil
 	deleting := ownVolume("v", corev1.VolumeReleased)
@@ -149,7 +149,7 @@ func TestFlags(t *testing.T) {
 		{newReleaseCommand(), nil, "all node"},
 		{newReleaseCommand(), []string{"--confirm"}, "all node"},
 		{newReleaseCommand(), []string{"--all", "--node=a"}, "all node"},
-		{newReleaseCommand(), []string{"--node=a", "--stop-agents"}, "node stop-agents"},
+		{newReleaseCommand(), []string{"--node=a", "--stop-provisioners"}, "node stop-provisioners"},
 		{newReleaseCommand(), []string{"--all", "--withdraw", "--give-back"}, "give-back withdraw"},
 		{newReleaseCommand(), []string{"--all"}, "use --kubeconfig"},
 	} {

@@ -4,6 +4,8 @@
 package decide
 
 import (
+	"errors"
+
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -16,9 +18,12 @@ type Action string
 const (
 	// None: nothing to do until something changes.
 	None Action = "None"
-	// AskNodes: find out whether a report has a tombstone of the disk, and write a record that
-	// follows from it; if the disk has a record already, find out ForeignPV too.
+	// AskNodes: find out whether a report has a tombstone of the disk, for RestoreRecord; if the
+	// disk has a record already, find out ForeignPV too.
 	AskNodes Action = "AskNodes"
+	// RestoreRecord: write the record that follows from a tombstone. The provisioner decides it
+	// when it has the answer to AskNodes.
+	RestoreRecord Action = "RestoreRecord"
 	// Inspect: find out Content.
 	Inspect Action = "Inspect"
 	// ProveBlank: read the whole device in the background, then decide again. Any other
@@ -60,6 +65,9 @@ const (
 	// RemoveFinalizer: remove the finalizer from the volume.
 	RemoveFinalizer Action = "RemoveFinalizer"
 )
+
+// ErrStale means that the state which a decision was based on has changed.
+var ErrStale = errors.New("the state has changed since the decision")
 
 // Decision is what to do about a slot, and what to report.
 type Decision struct {

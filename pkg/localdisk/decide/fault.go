@@ -9,19 +9,19 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// FaultLooks is how many consecutive scans must contradict a disk's known health before it
+// FaultScans is how many consecutive scans must contradict a disk's known health before it
 // changes: neither one slow answer on a busy node nor one good answer of a failing disk
 // changes it.
-const FaultLooks = 12
+const FaultScans = 12
 
 // Fault tracks timeouts and I/O errors of a disk. The zero value is a healthy disk.
 type Fault struct {
-	// Failing reports whether the disk is failing: until FaultLooks consecutive good answers.
+	// Failing reports whether the disk is failing: until FaultScans consecutive good answers.
 	Failing bool
 	// last is the last bad answer.
 	last disk.Problem
-	// looks counts consecutive scans that contradict Failing; the last one counted was at.
-	looks int
+	// scans counts consecutive scans that contradict Failing; the last one counted was at.
+	scans int
 	at    time.Time
 }
 
@@ -34,12 +34,12 @@ func (f Fault) Observe(problem *disk.Problem, now time.Time, apart time.Duration
 	}
 	switch {
 	case bad == f.Failing:
-		f.looks = 0
-	case f.looks == 0 || now.Sub(f.at) >= apart:
-		f.looks, f.at = f.looks+1, now
+		f.scans = 0
+	case f.scans == 0 || now.Sub(f.at) >= apart:
+		f.scans, f.at = f.scans+1, now
 	}
-	if f.looks >= FaultLooks {
-		f.Failing, f.looks = bad, 0
+	if f.scans >= FaultScans {
+		f.Failing, f.scans = bad, 0
 	}
 	if !bad && !f.Failing {
 		return Fault{}
@@ -48,7 +48,7 @@ func (f Fault) Observe(problem *disk.Problem, now time.Time, apart time.Duration
 }
 
 // Changing reports whether the next scans may change Failing.
-func (f Fault) Changing() bool { return f.looks > 0 }
+func (f Fault) Changing() bool { return f.scans > 0 }
 
 // Problem returns found, or for a failing disk whose last answer was good, the problem of the
 // last bad one.
@@ -56,7 +56,7 @@ func (f Fault) Problem(found *disk.Problem) *disk.Problem {
 	if !f.Failing || found != nil {
 		return found
 	}
-	return disk.Problemf(f.last.Reason, "the disk answers again, and is used once it has answered well %d times in a row; before: %s", FaultLooks, f.last.Message)
+	return disk.Problemf(f.last.Reason, "the disk answers again, and is used once it has answered well %d times in a row; before: %s", FaultScans, f.last.Message)
 }
 
 // mayPass reports whether a fault may be transient.
@@ -65,7 +65,7 @@ func mayPass(reason disk.Reason) bool {
 }
 
 // Failing reports whether the disk at the path is known to be failing: by the kernel's
-// report, or because FaultLooks scans failed, also before a restart of the provisioner, which
+// report, or because FaultScans scans failed, also before a restart of the provisioner, which
 // the volume's mark shows.
 func (s *Slot) Failing() bool {
 	if s.Fact == nil || s.Fact.Problem == nil {

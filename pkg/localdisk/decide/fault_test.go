@@ -15,7 +15,7 @@ import (
 // TestFault observes a disk in scans that are five seconds apart.
 func TestFault(t *testing.T) {
 	const apart = 5 * time.Second
-	const n = decide.FaultLooks
+	const n = decide.FaultScans
 	repeat := func(reason disk.Reason, times int) []disk.Reason { return slices.Repeat([]disk.Reason{reason}, times) }
 	well, silent, broken := repeat("", 1), repeat(disk.TimedOut, 1), repeat(disk.IOError, 1)
 	for name, test := range map[string]struct {

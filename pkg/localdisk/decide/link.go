@@ -24,7 +24,7 @@ func Link(s *Slot) Decision {
 		return Decision{Do: None}
 	case reclaimed(v):
 		return withhold(s, nil)
-	case !s.Looked: // nothing contradicts what was proven before
+	case !s.DirectoryRead: // nothing contradicts what was proven before
 		return Decision{Do: None}
 	case s.Vacant() || s.Fact.Kind != disk.Device || s.Fact.Device == "" || contested(s.Fact.Problem):
 		return withhold(s, nil)
@@ -69,7 +69,7 @@ func contested(p *disk.Problem) bool {
 func content(s *Slot, match disk.Match) Decision {
 	v, r, read := s.Volume, s.VolumeRecord, s.Superblock
 	switch {
-	case r == nil || r.Volume != v.Name || r.UID != "" && r.UID != v.UID || r.State != disk.Published:
+	case r == nil || !isOf(r, v) || r.State != disk.Published:
 		return withhold(s, nil) // the record is written first
 	case read == nil:
 		return Decision{Do: ReadSuperblock}

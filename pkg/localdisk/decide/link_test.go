@@ -28,7 +28,7 @@ var (
 func proven(change ...func(*decide.Slot)) *decide.Slot {
 	record := &disk.Record{Identity: same, Volume: "v", UID: "uid", State: disk.Published, Filesystem: &ext4}
 	s := &decide.Slot{
-		Looked: true, Configured: true,
+		DirectoryRead: true, Configured: true,
 		Fact:   &disk.Fact{Kind: disk.Device, Device: device, Identity: same, Bytes: 1 << 30},
 		Record: record, VolumeRecord: record,
 		Volume: &disk.Volume{
@@ -88,8 +88,8 @@ func TestLink(t *testing.T) {
 		"a volume whose path is not a link":                    {proven(func(s *decide.Slot) { s.Volume.Link, s.Link = "", "" }), outcome{Do: decide.None}},
 		"a raw device is not read":                             {proven(block, noLink), outcome{Do: decide.AddLink}},
 		"the disk is gone":                                     {proven(func(s *decide.Slot) { s.Fact = nil }), outcome{Do: decide.RemoveLink}},
-		"the directory could not be read":                      {proven(func(s *decide.Slot) { s.Looked = false }), outcome{Do: decide.None}},
-		"the directory could not be read, and no link":         {proven(noLink, func(s *decide.Slot) { s.Looked = false }), outcome{Do: decide.None}},
+		"the directory could not be read":                      {proven(func(s *decide.Slot) { s.DirectoryRead = false }), outcome{Do: decide.None}},
+		"the directory could not be read, and no link":         {proven(noLink, func(s *decide.Slot) { s.DirectoryRead = false }), outcome{Do: decide.None}},
 		"another disk is at the path":                          {proven(identity(same, other)), outcome{Do: decide.RemoveLink}},
 		"another disk with a copy of the file system":          {proven(identity(same, other), holding(ext4)), outcome{Do: decide.RemoveLink}},
 		"another raw disk is at the path":                      {proven(block, identity(same, other)), outcome{Do: decide.RemoveLink}},

@@ -99,7 +99,7 @@ func orphans(visit func(*decide.Slot)) {
 						}
 						on := func(bit int) bool { return bits>>bit&1 == 1 }
 						s.Cluster, s.Record.Cluster, s.Record.Phase = "here", cluster, phase
-						s.Acknowledged, s.GraceOver, s.Granted, s.Users = on(0), on(1), on(2), nil
+						s.Acknowledged, s.GraceOver, s.CleanAllowed, s.Users = on(0), on(1), on(2), nil
 						if on(6) {
 							s.Existing = decide.ExistingPublish
 						}
@@ -145,7 +145,7 @@ func kept(s *decide.Slot) string {
 		return "its volume was not released"
 	case r.Missed.IsZero() || !s.GraceOver:
 		return "the grace period is not over"
-	case !s.Granted:
+	case !s.CleanAllowed:
 		return "the controller has not allowed it"
 	}
 	return ""
@@ -180,7 +180,7 @@ func TestNoOrphanIsInDanger(t *testing.T) {
 
 func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits int) *decide.Slot {
 	on := func(bit int) bool { return bits>>bit&1 == 1 }
-	s := &decide.Slot{Key: key, Cluster: "here", Configured: on(0), Existing: decide.ExistingRefuse, Looked: on(1), UsersKnown: on(2)}
+	s := &decide.Slot{Key: key, Cluster: "here", Configured: on(0), Existing: decide.ExistingRefuse, DirectoryRead: on(1), UsersKnown: on(2)}
 	if fact != nil {
 		f := *fact
 		s.Fact = &f
@@ -197,7 +197,7 @@ func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits in
 		s.Record = &r
 	}
 	if on(3) {
-		s.Gone, s.Persistent = decide.GoneAfter, true
+		s.MissedScans, s.Persistent = decide.AbsentAfter, true
 	}
 	if on(4) {
 		s.Content = disk.ContentNone
@@ -208,9 +208,9 @@ func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits in
 	if on(6) && s.UsersKnown {
 		s.Users = []disk.User{{What: "mount", Where: "/x"}}
 	}
-	s.Asked = on(7)
+	s.NodesAsked = on(7)
 	s.Stayed = on(8)
-	if on(9) && s.Asked {
+	if on(9) && s.NodesAsked {
 		s.ForeignPV = "volume local-pv-9 of node n9"
 	}
 	if v := s.Volume; v != nil && s.Record != nil && s.Fact != nil && v.Identity == s.Fact.Identity {
@@ -300,7 +300,7 @@ func TestNoDecisionIsDangerous(t *testing.T) {
 
 // dangerous returns what a decision would endanger; empty if nothing.
 func dangerous(s *decide.Slot, d decide.Decision) string {
-	sound := s.Looked && s.Fact != nil && s.Fact.Problem == nil
+	sound := s.DirectoryRead && s.Fact != nil && s.Fact.Problem == nil
 	free := s.Volume != nil && !s.Volume.Claimed && s.Volume.Phase != disk.PhaseBound
 	switch d.Do {
 	case decide.Clean:
@@ -327,9 +327,9 @@ func dangerous(s *decide.Slot, d decide.Decision) string {
 			return "the disk was away, and the data is not the volume's"
 		case s.Volume == nil && s.Record == nil && slices.ContainsFunc(s.Predecessors, func(p disk.Record) bool { return p.State == disk.Retained || p.Policy != disk.Delete }):
 			return "the data may be that of a retained disk"
-		case s.Volume == nil && s.Record == nil && !s.Asked:
+		case s.Volume == nil && s.Record == nil && !s.NodesAsked:
 			return "the data may be that of a lost volume, and to be kept"
-		case s.Volume == nil && s.Record != nil && s.Record.State.Dirty() && !s.Asked, s.ForeignPV != "":
+		case s.Volume == nil && s.Record != nil && s.Record.State.Dirty() && !s.NodesAsked, s.ForeignPV != "":
 			return "the data may be that of another node's volume"
 		}
 	case decide.Create:
@@ -344,9 +344,9 @@ func dangerous(s *decide.Slot, d decide.Decision) string {
 			return "the device may be in use"
 		case s.Record == nil && mayHoldData(s):
 			return "the disk is not known to be empty"
-		case s.Record == nil && !s.Asked:
+		case s.Record == nil && !s.NodesAsked:
 			return "its volume may have been lost elsewhere"
-		case s.Record != nil && !s.Stayed && !s.Asked, s.ForeignPV != "":
+		case s.Record != nil && !s.Stayed && !s.NodesAsked, s.ForeignPV != "":
 			return "another node may have had it, and its data"
 		case s.Record != nil && !s.Stayed && mayHoldData(s):
 			return "it was away, and is not known to be empty"
@@ -385,7 +385,7 @@ func dangerous(s *decide.Slot, d decide.Decision) string {
 // marked returns the mark that a volume in use must have, if that is known.
 func marked(s *decide.Slot) (disk.Mark, bool) {
 	switch {
-	case s.Volume == nil || decide.ForReclaim(s) || !s.Looked:
+	case s.Volume == nil || decide.ForReclaim(s) || !s.DirectoryRead:
 		return "", false
 	case s.Absent():
 		return disk.MarkMissing, true
@@ -429,7 +429,7 @@ func TestEveryDecisionLeadsSomewhere(t *testing.T) {
 func carryOut(s *decide.Slot, d decide.Decision) {
 	switch d.Do {
 	case decide.AskNodes:
-		s.Asked = true
+		s.NodesAsked = true
 	case decide.Inspect:
 		if s.Content = disk.ContentSampled; s.Volume != nil {
 			s.Content = disk.ContentSome

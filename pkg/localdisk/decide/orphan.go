@@ -15,14 +15,14 @@ import (
 func orphan(s *Slot) Decision {
 	r := s.Record
 	switch {
-	case !s.Looked:
+	case !s.DirectoryRead:
 		return Decision{Do: None, State: stowage.EntrySkipped}
 	case s.Fact.Problem != nil:
 		return wait(stowage.EntrySkipped, s.Fact.Problem)
-	case s.Elsewhere != "":
-		return wait(stowage.EntrySkipped, disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.Elsewhere))
-	case s.Foreign != "":
-		return wait(stowage.EntrySkipped, disk.Problemf(disk.ForeignVolume, "volume %s offers this disk and lacks the provisioner's labels or annotations: delete it, or take it over with `stowage-provisioner adopt`", s.Foreign))
+	case s.DuplicatePV != "":
+		return wait(stowage.EntrySkipped, disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.DuplicatePV))
+	case s.UnmanagedPV != "":
+		return wait(stowage.EntrySkipped, disk.Problemf(disk.ForeignVolume, "volume %s offers this disk and lacks the provisioner's labels or annotations: delete it, or take it over with `stowage-provisioner adopt`", s.UnmanagedPV))
 	case !s.Configured:
 		return wait(stowage.EntrySkipped, disk.Problemf(disk.NotConfigured, "the disk is dirty, and the configuration no longer has class %q", s.Key.Class))
 	}
@@ -55,7 +55,7 @@ func orphan(s *Slot) Decision {
 func vanished(s *Slot) Decision {
 	unclaimed := s.Record.Unclaimed()
 	switch {
-	case !s.Asked: // a tombstone may show that the controller released the volume
+	case !s.NodesAsked: // a tombstone may show that the controller released the volume
 		return Decision{Do: AskNodes, State: stowage.EntryRetained}
 	case s.ForeignPV != "":
 		return wait(stowage.EntrySkipped, s.OfOtherNode())
@@ -79,7 +79,7 @@ func abandoned(s *Slot) Decision {
 		return wait(stowage.EntryCleaning, disk.Problemf(disk.OrphanGracePeriod,
 			"volume %s was Released and is gone before its disk was cleaned; the disk is cleaned after %s; to keep its data, %s",
 			r.Volume, s.GraceUntil.UTC().Format(time.RFC3339), Acknowledge(s.Acknowledgement())))
-	case !s.Granted:
+	case !s.CleanAllowed:
 		return wait(stowage.EntryCleaning, disk.Problemf(disk.OrphanCleanWaits,
 			"volume %s was Released and is gone before its disk was cleaned; the disk is cleaned once stowage-controller, which limits such cleans over the cluster, allows it; to keep its data, %s",
 			r.Volume, Acknowledge(s.Acknowledgement())))
@@ -91,7 +91,7 @@ func abandoned(s *Slot) Decision {
 // clean cleans a disk without a volume, if nothing uses it.
 func clean(s *Slot) Decision {
 	switch {
-	case !s.Asked: // a disk that was away may hold the data of another node's volume
+	case !s.NodesAsked: // a disk that was away may hold the data of another node's volume
 		return Decision{Do: AskNodes, State: stowage.EntryCleaning}
 	case s.ForeignPV != "":
 		return wait(stowage.EntrySkipped, s.OfOtherNode())

@@ -30,7 +30,7 @@ func Publish(s *Slot, first int64) Decision {
 // candidate decides about a disk without a volume.
 func candidate(s *Slot, first int64) Decision {
 	switch {
-	case !s.Looked || s.Fact == nil:
+	case !s.DirectoryRead || s.Fact == nil:
 		return Decision{Do: None, State: stowage.EntrySkipped}
 	case s.Fact.Problem != nil:
 		return skip(s.Fact.Problem)
@@ -38,13 +38,13 @@ func candidate(s *Slot, first int64) Decision {
 		return skip(slotRemoved(s.Key))
 	case s.Damaged:
 		return skip(disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged, so it may hold data: look at it, then remove the record's file"))
-	case s.Elsewhere != "":
-		return skip(disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.Elsewhere))
-	case s.Foreign != "":
-		return skip(disk.Problemf(disk.ForeignVolume, "volume %s has this path and node and is not ours: delete it, or take it over with `stowage-provisioner adopt`", s.Foreign))
+	case s.DuplicatePV != "":
+		return skip(disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.DuplicatePV))
+	case s.UnmanagedPV != "":
+		return skip(disk.Problemf(disk.ForeignVolume, "volume %s has this path and node and is not ours: delete it, or take it over with `stowage-provisioner adopt`", s.UnmanagedPV))
 	case s.Record == nil && s.Former != nil:
 		return skip(MachineChanged(s.Former.Identity, s.Fact.Identity))
-	case s.Record != nil && !s.Stayed && !s.Asked:
+	case s.Record != nil && !s.Stayed && !s.NodesAsked:
 		return Decision{Do: AskNodes, State: stowage.EntryPending}
 	case s.ForeignPV != "":
 		return skip(s.OfOtherNode())
@@ -71,7 +71,7 @@ func unknown(s *Slot, first int64) Decision {
 	}
 	create := Decision{Do: Create, State: stowage.EntryPending, Generation: first}
 	switch {
-	case !s.Asked:
+	case !s.NodesAsked:
 		return Decision{Do: AskNodes, State: stowage.EntryPending}
 	case s.Content == disk.ContentNone, p == nil && s.Existing == ExistingPublish, s.Acknowledged:
 		return create
@@ -135,7 +135,7 @@ func published(s *Slot) Decision {
 	if !v.Finalized {
 		return Decision{Do: AddFinalizer, State: stateOf(v)}
 	}
-	if !s.Looked {
+	if !s.DirectoryRead {
 		return Decision{Do: None, State: stateOf(v), Problem: unconfigured(s)}
 	}
 	d := found(s)

@@ -19,7 +19,7 @@ const first = 100
 // found is a slot with an unknown disk.
 func found() *decide.Slot {
 	return &decide.Slot{
-		Key: key, Configured: true, Existing: decide.ExistingRefuse, Looked: true, Asked: true,
+		Key: key, Configured: true, Existing: decide.ExistingRefuse, DirectoryRead: true, NodesAsked: true,
 		Fact: &disk.Fact{Key: key, HostPath: "/mnt/disks/disk1", Kind: disk.Mount, Identity: "fs:u1:/", Bytes: 10 << 30},
 	}
 }
@@ -55,7 +55,9 @@ func TestCandidates(t *testing.T) {
 		want outcome
 	}{
 		"first, the reports of other nodes are searched for a new disk": {
-			with(found(), func(s *decide.Slot) { s.Asked, s.Content, s.Existing = false, disk.ContentNone, decide.ExistingClean }),
+			with(found(), func(s *decide.Slot) {
+				s.NodesAsked, s.Content, s.Existing = false, disk.ContentNone, decide.ExistingClean
+			}),
 			outcome{Do: decide.AskNodes, State: stowage.EntryPending},
 		},
 		"a new disk is inspected": {
@@ -181,12 +183,12 @@ func TestCandidates(t *testing.T) {
 			outcome{Do: decide.Inspect, State: stowage.EntryPending},
 		},
 		"a clean disk that was away may have been another node's": {
-			with(found(), func(s *decide.Slot) { s.Record, s.Asked = &disk.Record{State: disk.Clean, Generation: 7}, false }),
+			with(found(), func(s *decide.Slot) { s.Record, s.NodesAsked = &disk.Record{State: disk.Clean, Generation: 7}, false }),
 			outcome{Do: decide.AskNodes, State: stowage.EntryPending},
 		},
 		"for one that was not away reports are not searched": {
 			with(found(), func(s *decide.Slot) {
-				s.Record, s.Asked, s.Stayed = &disk.Record{State: disk.Clean, Generation: 7}, false, true
+				s.Record, s.NodesAsked, s.Stayed = &disk.Record{State: disk.Clean, Generation: 7}, false, true
 			}),
 			outcome{Do: decide.Create, State: stowage.EntryPending, Generation: 7},
 		},
@@ -215,11 +217,11 @@ func TestCandidates(t *testing.T) {
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.BadRecord},
 		},
 		"a disk that another slot's volume offers is left alone": {
-			with(found(), func(s *decide.Slot) { s.Elsewhere, s.Content = "local-pv-9", disk.ContentNone }),
+			with(found(), func(s *decide.Slot) { s.DuplicatePV, s.Content = "local-pv-9", disk.ContentNone }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.SameBytes},
 		},
 		"a path that a volume of the reference implementation has is left alone": {
-			with(found(), func(s *decide.Slot) { s.Foreign, s.Content = "local-pv-8", disk.ContentNone }),
+			with(found(), func(s *decide.Slot) { s.UnmanagedPV, s.Content = "local-pv-8", disk.ContentNone }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.ForeignVolume},
 		},
 		"a class that is no longer configured": {
@@ -227,7 +229,7 @@ func TestCandidates(t *testing.T) {
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.NotConfigured},
 		},
 		"a directory that could not be read": {
-			with(found(), func(s *decide.Slot) { s.Looked, s.Content = false, disk.ContentNone }),
+			with(found(), func(s *decide.Slot) { s.DirectoryRead, s.Content = false, disk.ContentNone }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped},
 		},
 		"an entry with a problem is reported": {
@@ -244,7 +246,7 @@ func TestCandidates(t *testing.T) {
 }
 
 func TestPublished(t *testing.T) {
-	gone := func(s *decide.Slot) { s.Fact, s.Gone = nil, decide.GoneAfter }
+	gone := func(s *decide.Slot) { s.Fact, s.MissedScans = nil, decide.AbsentAfter }
 	replaced := func(s *decide.Slot) { s.Fact.Identity, s.Record = "fs:u2:/", nil }
 	unproven := func(s *decide.Slot) {
 		s.Volume.Identity, s.Fact.Identity, s.Record = "weak:b1:7:1024", "weak:b2:7:1024", nil
@@ -256,7 +258,7 @@ func TestPublished(t *testing.T) {
 		"free and as it was":  {published(disk.PhaseAvailable), outcome{Do: decide.None, State: stowage.EntryAvailable}},
 		"bound and as it was": {published(disk.PhaseBound), outcome{Do: decide.None, State: stowage.EntryBound}},
 		"free, and gone in one scan": {
-			with(published(disk.PhaseAvailable), func(s *decide.Slot) { s.Fact, s.Gone = nil, 1 }),
+			with(published(disk.PhaseAvailable), func(s *decide.Slot) { s.Fact, s.MissedScans = nil, 1 }),
 			outcome{Do: decide.None, State: stowage.EntryAvailable, Reason: disk.Missing},
 		},
 		"free, and gone": {
@@ -271,7 +273,7 @@ func TestPublished(t *testing.T) {
 		},
 		"bound, and only the directory below the mount is left": {
 			with(published(disk.PhaseBound), func(s *decide.Slot) {
-				s.Gone, s.Fact = decide.GoneAfter, &disk.Fact{Key: key, Problem: disk.Problemf(disk.MountMissing, "")}
+				s.MissedScans, s.Fact = decide.AbsentAfter, &disk.Fact{Key: key, Problem: disk.Problemf(disk.MountMissing, "")}
 			}),
 			outcome{Do: decide.MarkDisk, State: stowage.EntryMissing, Reason: disk.Missing, Mark: disk.MarkMissing},
 		},
@@ -349,7 +351,7 @@ func TestPublished(t *testing.T) {
 			outcome{Do: decide.None, State: stowage.EntryAvailable, Reason: disk.NotConfigured},
 		},
 		"the directory could not be read": {
-			with(published(disk.PhaseAvailable), func(s *decide.Slot) { gone(s); s.Looked = false }),
+			with(published(disk.PhaseAvailable), func(s *decide.Slot) { gone(s); s.DirectoryRead = false }),
 			outcome{Do: decide.None, State: stowage.EntryAvailable},
 		},
 	} {
@@ -364,7 +366,7 @@ func TestPublished(t *testing.T) {
 // TestMarks: a volume with a claim has mark Missing, Replaced or Failing exactly while its disk
 // is so.
 func TestMarks(t *testing.T) {
-	gone := func(s *decide.Slot) { s.Fact, s.Record, s.Gone = nil, nil, decide.GoneAfter }
+	gone := func(s *decide.Slot) { s.Fact, s.Record, s.MissedScans = nil, nil, decide.AbsentAfter }
 	replaced := func(s *decide.Slot) { s.Fact.Identity, s.Record = "fs:u2:/", nil }
 	unproven := func(s *decide.Slot) {
 		s.Volume.Identity, s.Fact.Identity, s.Record = "weak:b1:7:1024", "weak:b2:7:1024", nil
@@ -446,11 +448,11 @@ func TestMarks(t *testing.T) {
 			outcome{Do: decide.WriteRecord, State: stowage.EntryBound},
 		},
 		"away in one scan": {
-			disk.Unmarked, []func(*decide.Slot){gone, func(s *decide.Slot) { s.Gone = 1 }},
+			disk.Unmarked, []func(*decide.Slot){gone, func(s *decide.Slot) { s.MissedScans = 1 }},
 			outcome{Do: decide.None, State: stowage.EntryBound, Reason: disk.Missing},
 		},
 		"a marked one that was not looked for": {
-			disk.MarkMissing, []func(*decide.Slot){gone, func(s *decide.Slot) { s.Looked = false }}, outcome{Do: decide.None, State: stowage.EntryBound},
+			disk.MarkMissing, []func(*decide.Slot){gone, func(s *decide.Slot) { s.DirectoryRead = false }}, outcome{Do: decide.None, State: stowage.EntryBound},
 		},
 		"a marked one that does not answer": {
 			disk.MarkReplaced, []func(*decide.Slot){problem(disk.TimedOut), func(s *decide.Slot) { s.Fact.Identity = "" }},
@@ -593,9 +595,9 @@ func TestSuccessors(t *testing.T) {
 // directory is scanned or not.
 func TestNotConfigured(t *testing.T) {
 	for name, change := range map[string]func(*decide.Slot){
-		"the class is gone":           func(s *decide.Slot) { s.Configured, s.Looked, s.Fact = false, false, nil },
+		"the class is gone":           func(s *decide.Slot) { s.Configured, s.DirectoryRead, s.Fact = false, false, nil },
 		"no pattern matches the name": func(s *decide.Slot) { s.Configured = false },
-		"the class was not scanned":   func(s *decide.Slot) { s.Looked, s.Fact = false, nil },
+		"the class was not scanned":   func(s *decide.Slot) { s.DirectoryRead, s.Fact = false, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, phase := range []disk.Phase{disk.PhaseAvailable, disk.PhaseBound} {

@@ -91,9 +91,9 @@ func deleted(s *Slot) Decision {
 		return retain(s)
 	case v.Binding():
 		return binding(s)
-	case !s.Looked && !s.Configured:
+	case !s.DirectoryRead && !s.Configured:
 		return wait(stowage.EntryReleased, classRemoved(s))
-	case !s.Looked:
+	case !s.DirectoryRead:
 		return Decision{Do: None, State: stowage.EntryReleased}
 	case s.Absent():
 		return abandon(s, stowage.EntryMissing)
@@ -120,7 +120,7 @@ func deleted(s *Slot) Decision {
 // cleaned reports whether the disk was cleaned for this volume (by UID).
 func cleaned(s *Slot) bool {
 	r, v := s.VolumeRecord, s.Volume
-	return r != nil && r.Cluster == s.Cluster && r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) && !r.State.Dirty()
+	return r != nil && r.Cluster == s.Cluster && isOf(r, v) && !r.State.Dirty()
 }
 
 // binding removes the finalizer of a volume that a claim may still become bound to: cleaning
@@ -137,7 +137,7 @@ func binding(s *Slot) Decision {
 // retain keeps the data of a volume whose policy is not Delete.
 func retain(s *Slot) Decision {
 	if s.VolumeRecord == nil && s.Volume.Identity == "" {
-		if !s.Looked || s.Vacant() && !s.Absent() {
+		if !s.DirectoryRead || s.Vacant() && !s.Absent() {
 			return Decision{Do: None, State: stowage.EntryRetained}
 		}
 		if !s.Absent() && s.Fact.Problem == nil {
@@ -167,9 +167,9 @@ func abandon(s *Slot, state stowage.EntryState) Decision {
 func ready(s *Slot, state stowage.EntryState) (Decision, bool) {
 	v := s.Volume
 	switch {
-	case !s.Looked && !s.Configured:
+	case !s.DirectoryRead && !s.Configured:
 		return wait(state, classRemoved(s)), false
-	case !s.Looked:
+	case !s.DirectoryRead:
 		return Decision{Do: None, State: state}, false
 	case s.Vacant():
 		problem := disk.Problemf(disk.Missing, "nothing is at %s", v.HostPath)

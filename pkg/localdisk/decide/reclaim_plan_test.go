@@ -40,7 +40,7 @@ func TestPlanOfCleaning(t *testing.T) {
 	t.Run("Ensure two simultaneous cleaning operations on the same PV do not occur", func(t *testing.T) {
 		// A slot has one decision at a time, and none while its disk is being cleaned. A second
 		// slot that leads to the same disk is never cleaned.
-		other := with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.Elsewhere = "local-pv-1" })
+		other := with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.DuplicatePV = "local-pv-1" })
 		if got := reclaim(t, other); got.Do != decide.None {
 			t.Errorf("a second way to the disk: got %+v", got)
 		}

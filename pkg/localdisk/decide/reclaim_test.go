@@ -19,7 +19,7 @@ var key = disk.Key{Class: "local-fast", Name: "disk1"}
 // released is a slot whose claim is gone, and which is unused.
 func released() *decide.Slot {
 	s := &decide.Slot{
-		Key: key, Configured: true, Existing: decide.ExistingRefuse, Looked: true, UsersKnown: true, Asked: true,
+		Key: key, Configured: true, Existing: decide.ExistingRefuse, DirectoryRead: true, UsersKnown: true, NodesAsked: true,
 		Fact: &disk.Fact{Key: key, HostPath: "/mnt/disks/disk1", Kind: disk.Mount, Identity: "fs:u1:/", Bytes: 10 << 30},
 		Volume: &disk.Volume{
 			Name: "local-pv-1", UID: "1", Key: key, HostPath: "/mnt/disks/disk1", Identity: "fs:u1:/", Bytes: 10 << 30,
@@ -44,7 +44,7 @@ func vanished(state disk.State, policy disk.Policy) *decide.Slot {
 	return with(released(), func(s *decide.Slot) {
 		s.Volume, s.VolumeRecord = nil, nil
 		s.Record.State, s.Record.Policy = state, policy
-		s.Record.Missed, s.GraceOver, s.Granted = time.Unix(1, 0), true, true
+		s.Record.Missed, s.GraceOver, s.CleanAllowed = time.Unix(1, 0), true, true
 	})
 }
 
@@ -55,12 +55,12 @@ func with(s *decide.Slot, changes ...func(*decide.Slot)) *decide.Slot {
 	return s
 }
 
-func gone(s *decide.Slot)     { s.Fact, s.Record, s.Gone = nil, nil, decide.GoneAfter }
+func gone(s *decide.Slot)     { s.Fact, s.Record, s.MissedScans = nil, nil, decide.AbsentAfter }
 func replaced(s *decide.Slot) { s.Fact.Identity, s.Record = "fs:u2:/", nil }
 func unproven(s *decide.Slot) {
 	s.Volume.Identity, s.Fact.Identity, s.Record = "weak:b1:7:1024", "weak:b2:7:1024", nil
 }
-func foreign(s *decide.Slot) { s.Foreign = "local-pv-1" }
+func foreign(s *decide.Slot) { s.UnmanagedPV = "local-pv-1" }
 func used(s *decide.Slot)    { s.Users = []disk.User{{What: "kubelet", Where: "/var/lib/kubelet/pods/1"}} }
 
 func policy(p disk.Policy) func(*decide.Slot) {
@@ -164,7 +164,7 @@ func TestReleased(t *testing.T) {
 		"gone":                    {with(released(), gone), outcome{Do: decide.None, State: stowage.EntryMissing, Reason: disk.Missing}},
 		"replaced":                {with(released(), replaced), outcome{Do: decide.None, State: stowage.EntryReplaced, Reason: disk.Replaced}},
 		"perhaps another disk":    {with(released(), unproven), outcome{Do: decide.None, State: stowage.EntryUnproven, Reason: disk.IdentityUnproven}},
-		"the directory is silent": {with(released(), func(s *decide.Slot) { s.Looked = false }), outcome{Do: decide.None, State: stowage.EntryReleased}},
+		"the directory is silent": {with(released(), func(s *decide.Slot) { s.DirectoryRead = false }), outcome{Do: decide.None, State: stowage.EntryReleased}},
 		"the class is gone from the configuration": {
 			with(released(), func(s *decide.Slot) { s.Configured = false }), outcome{Do: decide.None, State: stowage.EntryReleased, Reason: disk.NotConfigured}},
 		"in use by the scan's view of the mounts": {
@@ -236,7 +236,7 @@ func TestDeleted(t *testing.T) {
 		"gone, and there is no record": {
 			with(deleting(), gone, func(s *decide.Slot) { s.VolumeRecord = nil }), outcome{Do: decide.WriteRecord, State: stowage.EntryMissing}},
 		"gone in one scan": {
-			with(deleting(), gone, func(s *decide.Slot) { s.Gone = 1 }), outcome{Do: decide.None, State: stowage.EntryMissing, Reason: disk.Missing}},
+			with(deleting(), gone, func(s *decide.Slot) { s.MissedScans = 1 }), outcome{Do: decide.None, State: stowage.EntryMissing, Reason: disk.Missing}},
 		"replaced": {with(deleting(), replaced), outcome{Do: decide.CleanLater, State: stowage.EntryReplaced}},
 		"perhaps another disk, with data of a claim": {
 			with(deleting(), unproven), outcome{Do: decide.None, State: stowage.EntryUnproven, Reason: disk.IdentityUnproven}},
@@ -250,7 +250,7 @@ func TestVanished(t *testing.T) {
 		"is cleaned, and its name never used again": {
 			vanished(disk.Published, disk.Delete), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 8}},
 		"not before the reports of other nodes were searched: it may have been theirs meanwhile": {
-			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.Asked = false }), outcome{Do: decide.AskNodes, State: stowage.EntryCleaning}},
+			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.NodesAsked = false }), outcome{Do: decide.AskNodes, State: stowage.EntryCleaning}},
 		"and it is: a volume of another node has it": {
 			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.ForeignPV = "volume local-pv-9 of node n9" }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.OtherNodesVolume}},
@@ -271,14 +271,14 @@ func TestVanished(t *testing.T) {
 			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.GraceOver = false }, acknowledged),
 			outcome{Do: decide.MarkClean, State: stowage.EntryPending, Generation: 8}},
 		"not allowed by the controller": {
-			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.Granted = false }),
+			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.CleanAllowed = false }),
 			outcome{Do: decide.None, State: stowage.EntryCleaning, Reason: disk.OrphanCleanWaits}},
 		"half cleaned, which goes on at once": {
-			with(vanished(disk.Cleaning, disk.Delete), func(s *decide.Slot) { s.GraceOver, s.Granted = false, false }),
+			with(vanished(disk.Cleaning, disk.Delete), func(s *decide.Slot) { s.GraceOver, s.CleanAllowed = false, false }),
 			outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 8}},
 		"last Bound: kept": {with(vanished(disk.Published, disk.Delete), last(disk.PhaseBound)), outcome{Do: decide.MarkRetained, State: stowage.EntryRetained}},
 		"last Bound, and the reports of other nodes were not searched: the controller may have released it": {
-			with(vanished(disk.Published, disk.Delete), last(disk.PhaseBound), func(s *decide.Slot) { s.Asked = false }),
+			with(vanished(disk.Published, disk.Delete), last(disk.PhaseBound), func(s *decide.Slot) { s.NodesAsked = false }),
 			outcome{Do: decide.AskNodes, State: stowage.EntryRetained}},
 		"last Bound, and kept": {
 			with(vanished(disk.Retained, disk.Delete), last(disk.PhaseBound), content(disk.ContentSome)),
@@ -316,7 +316,7 @@ func TestVanished(t *testing.T) {
 			with(vanished(disk.Retained, disk.Retain), func(s *decide.Slot) { s.Content, s.Acknowledged = disk.ContentSome, true }),
 			outcome{Do: decide.MarkClean, State: stowage.EntryPending, Generation: 8}},
 		"with the disk at another path, where it has a volume": {
-			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.Elsewhere = "local-pv-9" }),
+			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.DuplicatePV = "local-pv-9" }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.SameBytes}},
 		"with a class that is not configured": {
 			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.Configured = false }),
@@ -417,7 +417,7 @@ func TestPlanOfReclaiming(t *testing.T) {
 func TestClassRemoved(t *testing.T) {
 	for name, s := range map[string]*decide.Slot{"released": released(), "being deleted": deleting()} {
 		t.Run(name, func(t *testing.T) {
-			s.Configured, s.Looked, s.Fact, s.Record = false, false, nil, nil
+			s.Configured, s.DirectoryRead, s.Fact, s.Record = false, false, nil, nil
 			d := decide.Reclaim(s)
 			if d.Do != decide.None || d.Problem == nil || d.Problem.Reason != disk.NotConfigured {
 				t.Errorf("decided %+v (%v), want nothing done and NotConfigured", d, d.Problem)
@@ -447,7 +447,7 @@ func TestNeverKnownToBePublished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			key := disk.Key{Class: "fast", Name: "disk1"}
 			got := decide.Reclaim(&decide.Slot{
-				Key: key, Configured: true, Looked: true, Existing: test.existing, Content: test.content, UsersKnown: true, Asked: true,
+				Key: key, Configured: true, DirectoryRead: true, Existing: test.existing, Content: test.content, UsersKnown: true, NodesAsked: true,
 				Fact:   &disk.Fact{Key: key, Identity: "wwn:1"},
 				Record: &disk.Record{Identity: "wwn:1", State: disk.Published, Policy: disk.Delete, Volume: "v1", Generation: 7},
 			})

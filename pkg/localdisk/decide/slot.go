@@ -29,6 +29,8 @@ const (
 // Slot is what is known about an entry of a discovery directory. Decisions do not change it.
 type Slot struct {
 	Key disk.Key
+	// Path is the entry's path on the node.
+	Path string
 	// Configured reports whether the configuration has the slot's class and a pattern that
 	// matches its name.
 	Configured bool
@@ -38,13 +40,15 @@ type Slot struct {
 	// Mode is the volume mode that the class offers disks in.
 	Mode disk.Mode
 
-	// Looked reports whether the directory was read. If not, Fact is unknown.
-	Looked bool
-	// Fact is what is at the path now; nil if nothing is. Gone counts consecutive scans that
+	// DirectoryRead reports whether the directory was read. If not, Fact is unknown.
+	DirectoryRead bool
+	// Fact is what is at the path now; nil if nothing is. MissedScans counts consecutive scans that
 	// found no disk there.
-	Fact *disk.Fact
-	Gone int
-	// Persistent reports whether the disk has failed the last FaultLooks scans (Fault).
+	Fact        *disk.Fact
+	MissedScans int
+	// Since is when the disk was first found as it is.
+	Since time.Time
+	// Persistent reports whether the disk has failed the last FaultScans scans (Fault).
 	Persistent bool
 	// Record is the node's record of the disk at the path. Damaged reports whether there is a
 	// record that cannot be read.
@@ -68,9 +72,9 @@ type Slot struct {
 	// machine only; nil if there is none or Record is set.
 	Former *disk.Record
 
-	// Elsewhere names a volume of another slot that offers the same disk; Foreign names one of
+	// DuplicatePV names a volume of another slot that offers the same disk; UnmanagedPV names one of
 	// the path that is not the provisioner's.
-	Elsewhere, Foreign string
+	DuplicatePV, UnmanagedPV string
 
 	// Link is the device node that the volume's link (disk.Volume.Link) points to; empty if
 	// there is no link.
@@ -81,11 +85,11 @@ type Slot struct {
 	// Stayed reports whether the disk has been attached without interruption since
 	// Record.Attachment was recorded. If not, another node may have written to it.
 	Stayed bool
-	// Asked reports whether the disk was searched for in the reports of all nodes: for a
+	// NodesAsked reports whether the disk was searched for in the reports of all nodes: for a
 	// tombstone of its volume, from which its record is then written, and, if this node had
 	// the disk before, for a volume of another node that has it, which ForeignPV names.
-	Asked     bool
-	ForeignPV string
+	NodesAsked bool
+	ForeignPV  string
 	// Content is whether there is data, if the disk was inspected; Found is what was found.
 	Content disk.Content
 	Found   string
@@ -99,11 +103,37 @@ type Slot struct {
 	// names: the disk is published with its data, or the record of another cluster taken over.
 	Acknowledged bool
 	// GraceOver reports whether the grace period since Record.Missed has ended; GraceUntil is
-	// its end. Granted reports whether the controller allows the disk to be cleaned although
+	// its end. CleanAllowed reports whether the controller allows the disk to be cleaned although
 	// its volume is gone.
-	GraceOver  bool
-	GraceUntil time.Time
-	Granted    bool
+	GraceOver    bool
+	GraceUntil   time.Time
+	CleanAllowed bool
+}
+
+// VolumeName returns the volume through which the node uses the disk.
+func (s *Slot) VolumeName() string {
+	switch {
+	case s.Volume != nil:
+		return s.Volume.Name
+	case s.Record != nil:
+		return s.Record.Volume
+	default:
+		return ""
+	}
+}
+
+// OfferedMode returns the mode that the disk is or will be offered in.
+func (s *Slot) OfferedMode() disk.Mode {
+	switch {
+	case s.Volume != nil:
+		return s.Volume.Mode
+	case s.Record != nil && s.Record.State.Dirty() && s.Record.Mode != "":
+		return s.Record.Mode
+	case s.Mode != "":
+		return s.Mode
+	default:
+		return disk.Filesystem
+	}
 }
 
 // OfOtherCluster returns the problem of a disk whose record another cluster wrote; nil if
@@ -138,7 +168,7 @@ func (s *Slot) OfVanishedVolume() *disk.Problem {
 	if r == nil || !r.State.Dirty() || r.Volume == "" || r.Phase != disk.PhaseBound || s.Acknowledged {
 		return nil
 	}
-	if r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) {
+	if isOf(r, v) {
 		return nil
 	}
 	return disk.Problemf(disk.VolumeVanished,
@@ -231,11 +261,17 @@ func MachineChanged(before, now disk.Identity) *disk.Problem {
 		before.Machine(), now.Machine(), before.Machine(), now.Machine())
 }
 
+// isOf reports whether a record is of a volume. A volume of the same name with another UID is
+// another volume; a record that was written before the volume has no UID.
+func isOf(r *disk.Record, v *disk.Volume) bool {
+	return r.Volume == v.Name && (r.UID == "" || r.UID == v.UID)
+}
+
 // Recorded reports whether the record of the disk at the path is dirty and describes the
-// volume as it is now. A volume of the same name with another UID is another volume.
+// volume as it is now.
 func (s *Slot) Recorded() bool {
 	r, v := s.Record, s.Volume
-	return r != nil && r.Cluster == s.Cluster && r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) && r.Policy == v.Policy &&
+	return r != nil && r.Cluster == s.Cluster && isOf(r, v) && r.Policy == v.Policy &&
 		r.State.Dirty() && (r.State != disk.Retained || v.Deleting) && r.Missed.IsZero() && s.Fact != nil && v.Identity == s.Fact.Identity
 }
 
@@ -271,18 +307,18 @@ func (s *Slot) FoundAfterAbsence() *disk.Problem {
 // the observed one.
 func (s *Slot) PhaseUnrecorded() bool {
 	r, v := s.VolumeRecord, s.Volume
-	return r != nil && v.Identity != "" && r.Cluster == s.Cluster && r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) &&
+	return r != nil && v.Identity != "" && r.Cluster == s.Cluster && isOf(r, v) &&
 		r.State == disk.Published && r.Phase != v.Seen()
 }
 
-// GoneAfter is how many consecutive scans must find no disk before it counts as absent: a
+// AbsentAfter is how many consecutive scans must find no disk before it counts as absent: a
 // remount removes it for a moment.
-const GoneAfter = 2
+const AbsentAfter = 2
 
 // Absent reports whether it is certain that no disk is at the path, neither the volume's nor
 // another.
 func (s *Slot) Absent() bool {
-	return s.Looked && s.Gone >= GoneAfter && s.Vacant()
+	return s.DirectoryRead && s.MissedScans >= AbsentAfter && s.Vacant()
 }
 
 // Vacant reports whether the last scan found no disk at the path.

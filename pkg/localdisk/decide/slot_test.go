@@ -16,13 +16,13 @@ func TestAbsent(t *testing.T) {
 		slot decide.Slot
 		want bool
 	}{
-		"nothing there, seen twice":                               {decide.Slot{Looked: true, Gone: 2}, true},
-		"nothing there, seen once: perhaps a remount":             {decide.Slot{Looked: true, Gone: 1}, false},
-		"nothing there, but the directory could not be read":      {decide.Slot{Gone: 2}, false},
-		"the directory beneath a mount that is gone":              {decide.Slot{Looked: true, Gone: 2, Fact: problem(disk.MountMissing)}, true},
-		"a disk that does not answer is there":                    {decide.Slot{Looked: true, Gone: 2, Fact: problem(disk.TimedOut)}, false},
-		"a disk that something else uses is there":                {decide.Slot{Looked: true, Gone: 2, Fact: problem(disk.InUse)}, false},
-		"a disk that is back, before the count of looks is reset": {decide.Slot{Looked: true, Gone: 2, Fact: &disk.Fact{}}, false},
+		"nothing there, seen twice":                               {decide.Slot{DirectoryRead: true, MissedScans: 2}, true},
+		"nothing there, seen once: perhaps a remount":             {decide.Slot{DirectoryRead: true, MissedScans: 1}, false},
+		"nothing there, but the directory could not be read":      {decide.Slot{MissedScans: 2}, false},
+		"the directory beneath a mount that is gone":              {decide.Slot{DirectoryRead: true, MissedScans: 2, Fact: problem(disk.MountMissing)}, true},
+		"a disk that does not answer is there":                    {decide.Slot{DirectoryRead: true, MissedScans: 2, Fact: problem(disk.TimedOut)}, false},
+		"a disk that something else uses is there":                {decide.Slot{DirectoryRead: true, MissedScans: 2, Fact: problem(disk.InUse)}, false},
+		"a disk that is back, before the count of looks is reset": {decide.Slot{DirectoryRead: true, MissedScans: 2, Fact: &disk.Fact{}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.slot.Absent(); got != test.want {

@@ -19,7 +19,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// Verdict is what becomes of a volume.
+// Verdict is the decision about a volume.
 type Verdict string
 
 // The verdicts.
@@ -62,13 +62,13 @@ type Candidate struct {
 type Adoption struct {
 	// Candidates are sorted by node and path.
 	Candidates []Candidate
-	// Warnings are what could not be made sure of.
+	// Warnings name what could not be checked.
 	Warnings []string
 }
 
 // FindAdoptable finds the volumes of the reference and decides about each. It changes nothing.
 func FindAdoptable(ctx context.Context, client kubernetes.Interface, options AdoptOptions) (*Adoption, error) {
-	v, warnings, err := look(ctx, client, options)
+	v, warnings, err := newView(ctx, client, options)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func FindAdoptable(ctx context.Context, client kubernetes.Interface, options Ado
 		if place, ok := v.place(pv); ok {
 			paths[place] = append(paths[place], pv.Name)
 		}
-		if c, ok := v.judge(pv); ok {
+		if c, ok := v.evaluate(pv); ok {
 			found.Candidates = append(found.Candidates, c)
 		}
 	})
@@ -86,7 +86,7 @@ func FindAdoptable(ctx context.Context, client kubernetes.Interface, options Ado
 		return nil, fmt.Errorf("list volumes: %w", err)
 	}
 	for i := range found.Candidates {
-		found.Candidates[i].leaveDoubles(v, paths)
+		found.Candidates[i].excludeDuplicate(v, paths)
 	}
 	slices.SortFunc(found.Candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Volume, b.Volume))
@@ -94,8 +94,8 @@ func FindAdoptable(ctx context.Context, client kubernetes.Interface, options Ado
 	return found, nil
 }
 
-// look gathers what volumes are judged by.
-func look(ctx context.Context, client kubernetes.Interface, options AdoptOptions) (*view, []string, error) {
+// newView reads what volumes are evaluated against.
+func newView(ctx context.Context, client kubernetes.Interface, options AdoptOptions) (*view, []string, error) {
 	v := &view{classes: options.Config.Classes, directories: options.Config.Directories(), wanted: options.Nodes}
 	var err error
 	if v.nodes, err = listNodes(ctx, client); err != nil {
@@ -122,8 +122,8 @@ func look(ctx context.Context, client kubernetes.Interface, options AdoptOptions
 	return v, warnings, nil
 }
 
-// leaveDoubles excludes a volume whose disk another volume offers too.
-func (c *Candidate) leaveDoubles(v *view, paths map[string][]string) {
+// excludeDuplicate excludes a volume whose disk another volume offers too.
+func (c *Candidate) excludeDuplicate(v *view, paths map[string][]string) {
 	place, ok := v.place(c.object)
 	if c.Verdict != Take || !ok || len(paths[place]) < 2 {
 		return
@@ -132,7 +132,7 @@ func (c *Candidate) leaveDoubles(v *view, paths map[string][]string) {
 	c.Verdict, c.Why = Leave, fmt.Sprintf("the same path of the same node is offered by %s too: delete what has no claim", strings.Join(others, ", "))
 }
 
-// Adopt gives a volume to the provisioner of its node. ErrChanged means that it has changed
+// Adopt hands a volume over to the provisioner of its node. ErrChanged means that it has changed
 // since it was found. A Candidate that is not to be adopted is not touched.
 func Adopt(ctx context.Context, client kubernetes.Interface, c *Candidate) error {
 	if c.Verdict != Take {
@@ -142,7 +142,7 @@ func Adopt(ctx context.Context, client kubernetes.Interface, c *Candidate) error
 	return err
 }
 
-// adoption is the write that gives a volume to the node's provisioner.
+// adoption returns the change by which the node's provisioner manages a volume.
 func adoption(pv *corev1.PersistentVolume, node, origin string) change {
 	set := func(value string) *string { return &value }
 	c := changeOf(pv)
@@ -156,7 +156,7 @@ func adoption(pv *corev1.PersistentVolume, node, origin string) change {
 		c.Finalizers = append(c.Finalizers, wellknown.LocalVolumeFinalizer)
 	}
 	if len(pv.OwnerReferences) > 0 {
-		// They are the Node: it must not take its volumes, and their data, with it.
+		// They name the Node, whose deletion must not delete its volumes.
 		c.OwnerReferences = &[]metav1.OwnerReference{}
 	}
 	return c

@@ -77,7 +77,7 @@ func TestFindAdoptable(t *testing.T) {
 		"published by a provisioner":                {pv: changed(reference("v"), owned), want: nobody},
 		"of a CSI driver":                           {pv: builders.MakePV("v").CSI("csi.example.com", "1").Class("fast").Obj(), want: nobody},
 		"made by hand in another folder":            {pv: reference("v").ProvisionedBy("me").Source(path("/srv/v")).Obj(), want: nobody},
-		"made by hand in the class's folder":        {pv: reference("v").ProvisionedBy("me").Obj(), want: migrate.Leave, why: "the reference did not make it"},
+		"made by hand in the class's folder":        {pv: reference("v").ProvisionedBy("me").Obj(), want: migrate.Leave, why: "the reference did not create it"},
 		"of a node that was not asked for":          {pv: reference("v").Obj(), options: migrate.AdoptOptions{Nodes: []string{"b"}}, want: nobody},
 		"of a node that was asked for":              {pv: reference("v").Obj(), options: migrate.AdoptOptions{Nodes: []string{"a", "b"}}, want: migrate.Take},
 		"of a class that is not configured":         {pv: reference("v").Class("slow").Obj(), want: migrate.Leave, why: `no class "slow"`},

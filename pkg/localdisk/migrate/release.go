@@ -24,8 +24,8 @@ type ReleaseOptions struct {
 	// Exactly one of the two is set.
 	All   bool
 	Nodes []string
-	// GiveBack makes the volumes the reference's, so that it adopts them instead of publishing
-	// their disks again. Those that are being deleted are kept then.
+	// GiveBack hands the volumes over to the reference, which then adopts them instead of
+	// publishing their disks again. Those that are being deleted are kept then.
 	GiveBack bool
 	// NodeNameOnly reports whether the reference's key useNodeNameOnly is set.
 	NodeNameOnly bool
@@ -93,9 +93,9 @@ func FindHeld(ctx context.Context, client kubernetes.Interface, options ReleaseO
 		case pod != "" && ready:
 			h.Kept = fmt.Sprintf("its provisioner still runs (pod %s) and would adopt it again: delete the DaemonSet, or keep it off the node", pod)
 		case cleaner != "" && ready:
-			h.Kept = fmt.Sprintf("its disk is still being wiped (%s): wait for the end of that, or delete the Job and wait for its pod", cleaner)
+			h.Kept = fmt.Sprintf("its disk is still being cleaned (%s): wait until it ends, or delete the Job and wait for its pod", cleaner)
 		default:
-			h.letGo(pv, nodes, options)
+			h.plan(pv, nodes, options)
 		}
 		found = append(found, h)
 	})
@@ -139,8 +139,8 @@ func held(pv *corev1.PersistentVolume) Held {
 	return h
 }
 
-// letGo decides how the volume is released.
-func (h *Held) letGo(pv *corev1.PersistentVolume, nodes nodes, options ReleaseOptions) {
+// plan decides how the volume is released.
+func (h *Held) plan(pv *corev1.PersistentVolume, nodes nodes, options ReleaseOptions) {
 	h.change = changeOf(pv)
 	h.change.Finalizers = slices.DeleteFunc(h.change.Finalizers, func(f string) bool { return f == wellknown.LocalVolumeFinalizer })
 	if !options.GiveBack {
@@ -151,7 +151,7 @@ func (h *Held) letGo(pv *corev1.PersistentVolume, nodes nodes, options ReleaseOp
 	if former == "" {
 		node, ok := nodes.byName[h.Node]
 		if !ok {
-			h.Kept = "its node is gone, so the reference cannot have it: release it without giving it back"
+			h.Kept = "its node is gone, so the reference cannot manage it: release it without --give-back"
 			return
 		}
 		former = referenceName(h.Node, node.uid, options.NodeNameOnly)

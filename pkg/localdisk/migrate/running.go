@@ -27,8 +27,8 @@ const (
 	provisionerAccount   = "stowage-provisioner"
 )
 
-// What the reference's pods are known by: its image, and where it has its ConfigMap.
-// The jobs that clean for it have the UID of their volume in a label.
+// The reference's pods are recognized by its image, and by where its ConfigMap is mounted. The
+// jobs that clean for it have the UID of their volume in a label.
 const (
 	referenceImage    = "local-volume-provisioner"
 	referenceConfig   = "/etc/provisioner/config"
@@ -100,7 +100,39 @@ func referenceJobs(ctx context.Context, client kubernetes.Interface) (map[types.
 	return found, nil
 }
 
-// running is what deals with our volumes at the moment, by names for users.
+// nodes are the cluster's nodes, with what is needed of them here.
+type nodes struct {
+	byName map[string]node
+	// byHost has the names of the nodes with a hostname label; more than one by mistake.
+	byHost map[string][]string
+}
+
+type node struct {
+	uid   types.UID
+	ready bool
+}
+
+func listNodes(ctx context.Context, client kubernetes.Interface) (nodes, error) {
+	found := nodes{byName: map[string]node{}, byHost: map[string][]string{}}
+	err := each(ctx, client.CoreV1().Nodes().List, metav1.ListOptions{}, found.add)
+	if err != nil {
+		return nodes{}, fmt.Errorf("list nodes: %w", err)
+	}
+	return found, nil
+}
+
+func (n *nodes) add(object *corev1.Node) {
+	seen := node{uid: object.UID}
+	for _, c := range object.Status.Conditions {
+		seen.ready = seen.ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}
+	n.byName[object.Name] = seen
+	if host := object.Labels[corev1.LabelHostname]; host != "" {
+		n.byHost[host] = append(n.byHost[host], object.Name)
+	}
+}
+
+// running are the provisioners and cleaning Jobs that run, by names for users.
 type running struct {
 	provisioners map[string]string    // pods, by node
 	cleaners     map[types.UID]string // Jobs that clean, or their pods, by the UID of the volume

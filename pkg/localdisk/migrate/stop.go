@@ -51,9 +51,9 @@ func StopProvisioners(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// waiting is for objects of one kind to be gone.
+// waiting describes objects of one kind that have to be gone.
 type waiting struct {
-	what   string // many of them, for users
+	what   string // the plural, for users
 	source cache.ListerWatcher
 	kind   runtime.Object
 	// stays reports whether to wait for an existing object.

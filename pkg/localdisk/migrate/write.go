@@ -40,8 +40,8 @@ func changeOf(pv *corev1.PersistentVolume) change {
 	}
 }
 
-// write carries a change out and returns the volume as it is then; ErrChanged if it
-// came too late.
+// write patches a volume, and returns it as patched; ErrChanged if it has changed since the
+// change was planned.
 func write(ctx context.Context, client kubernetes.Interface, name string, c change) (*corev1.PersistentVolume, error) {
 	data, err := json.Marshal(map[string]change{"metadata": c})
 	if err != nil {

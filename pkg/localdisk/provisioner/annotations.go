@@ -18,10 +18,10 @@ import (
 	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
 )
 
-// readAnnotations reads the report's annotations: data that an administrator wants published,
+// ReadAnnotations implements status.Provisioner. It reads the report's annotations: data that an administrator wants published,
 // data that the controller allows to be cleaned although its volume is gone, and a machine
 // that was exchanged.
-func (p *Provisioner) readAnnotations(ctx context.Context, report *stowage.LocalDiskReport) {
+func (p *Provisioner) ReadAnnotations(ctx context.Context, report *stowage.LocalDiskReport) {
 	p.acceptMachine(ctx, report)
 	accepted, granted := map[string]bool{}, map[string]bool{}
 	for word := range strings.SplitSeq(report.Annotations[wellknown.PublishRetainedAnnotation], ",") {
@@ -51,10 +51,10 @@ func (p *Provisioner) refreshAnnotations(ctx context.Context, g *gathered) bool 
 	if err != nil || report.Spec.NodeName != p.Node {
 		return false
 	}
-	p.readAnnotations(ctx, report)
+	p.ReadAnnotations(ctx, report)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.acknowledged(g) && !g.Acknowledged || g.GraceOver && !g.Granted && p.granted[g.Record.Acknowledgement()]
+	return p.acknowledged(g) && !g.Acknowledged || g.GraceOver && !g.CleanAllowed && p.granted[g.Record.Acknowledgement()]
 }
 
 // acceptMachine reads which former machine an administrator declares to be this one, rewrites

@@ -10,54 +10,38 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/clean"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/scan"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/status"
 )
-
-// Prober finds disks, and reports when to scan again.
-type Prober interface {
-	// Scan reads the folders. It reads no disk, and returns even if some do not answer.
-	Scan(ctx context.Context, scan disk.Scan) disk.Scanned
-	// Watch calls changed when the folders may have changed, until ctx ends. It may miss
-	// changes: Scan is called periodically too. changed is safe for concurrent use.
-	Watch(ctx context.Context, folders []disk.Folder, changed func()) error
-	// SetTimeout changes the timeout of reading a folder or an entry of it.
-	SetTimeout(timeout time.Duration)
-}
 
 // Inspector reads one disk.
 type Inspector interface {
+	clean.Inspector
 	// Inspect returns whether a disk holds data, and what, as a text that follows "holds". It is
 	// quick: a device that seems to be blank is disk.ContentSampled. The byte at suspect,
 	// unless that is negative, is read first.
 	Inspect(ctx context.Context, fact disk.Fact, suspect int64) (disk.Content, string, error)
-	// Cleaned returns whether a clean has left data on a disk that is offered in a mode, and
-	// what. It is valid for disks that were cleaned only.
-	Cleaned(ctx context.Context, fact disk.Fact, mode disk.Mode) (disk.Content, string, error)
-	// ProveBlank reads a device until it has read every byte or found one that is not zero,
-	// which can take days, and calls progress after each few MiB. It returns its progress with
-	// an error too. disk.ErrBlankProofVoid means that request.From is not valid any more. With
-	// a complete proof it only verifies that.
-	ProveBlank(ctx context.Context, request disk.BlankProofRequest, progress func(disk.BlankProof) error) (disk.BlankProof, error)
-	// Users returns who uses a disk, without the mount that is published as the volume. After
-	// an error the disk may be in use.
-	Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error)
 	// Root describes the root of a file system for Cleaner.Restore; nil for a device.
 	Root(ctx context.Context, fact disk.Fact) (json.RawMessage, error)
 }
 
-// Cleaner removes all data from a disk, in process or in a Job. While it writes, it ensures that
-// the disk is the requested one and has no other user. progress may be called often; after an
-// error of it, and when ctx ends, the clean stops, and another call with the last step resumes
-// it.
-type Cleaner interface {
-	Clean(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error
-	// Restore restores the root of a file system as Inspector.Root described it; for a device
-	// it does nothing. Clean has done so when it returns nil.
-	Restore(ctx context.Context, fact disk.Fact, root json.RawMessage) error
+// Reports is a client for LocalDiskReports; see NewReports.
+type Reports interface {
+	status.Reports
+	clean.Reports
+}
+
+// NewReports returns a client for LocalDiskReports.
+func NewReports(config *rest.Config) (Reports, error) {
+	return diskreports.NewClient(config)
 }
 
 // Fence keeps kubelet from devices whose content is not proven; see package fence.
@@ -84,12 +68,12 @@ type Config struct {
 	// Events records events.
 	Events events.EventRecorder
 
-	Prober    Prober
+	Prober    scan.Prober
 	Inspector Inspector
-	Cleaner   Cleaner
+	Cleaner   clean.Cleaner
 	Fence     Fence
 	// Tickets are for cleaning Jobs; nil disables Jobs, also if the settings enable them.
-	Tickets Tickets
+	Tickets clean.Tickets
 	// Records are the node's records of disks. They stay open while the provisioner runs.
 	Records *diskrecord.Store
 
@@ -100,7 +84,7 @@ type Config struct {
 	// Settings are the initial settings; see Provisioner.Configure.
 	Settings *provisioner.ProvisionerConfiguration
 	// Recheck is the time between the scan that finds a disk missing or failing and the one that
-	// confirms it; 0 is 5 s. decide.FaultLooks times this is the longest time between two scans.
+	// confirms it; 0 is 5 s. decide.FaultScans times this is the longest time between two scans.
 	Recheck time.Duration
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/scan"
 	"stowage.dev/stowage/pkg/metrics"
 )
 
@@ -53,8 +54,10 @@ func (p *Provisioner) Follow(ctx context.Context, folder string) {
 			}
 		}
 		timer.Stop()
-		if !sleep(ctx, scanDelay) { // one change causes several events
+		select {
+		case <-ctx.Done():
 			return
+		case <-time.After(scan.Delay): // one change causes several events
 		}
 	}
 }
@@ -63,12 +66,12 @@ func (p *Provisioner) Follow(ctx context.Context, folder string) {
 func (p *Provisioner) reload(ctx context.Context, folder string) {
 	config, err := provisioner.DecodeFolder(folder)
 	if err != nil {
-		p.status.configRejected(err)
+		p.status.ConfigRejected(err)
 		metrics.CountConfigRefused()
 		klog.FromContext(ctx).Error(err, "Configuration not valid; keeping the last good one", "folder", folder)
 		return
 	}
-	p.status.configRejected(nil)
+	p.status.ConfigRejected(nil)
 	if reflect.DeepEqual(config, p.current().ProvisionerConfiguration) {
 		return
 	}
@@ -86,16 +89,15 @@ func (p *Provisioner) Configure(ctx context.Context, config *provisioner.Provisi
 	p.mu.Lock()
 	p.settings = newSettings(config)
 	p.mu.Unlock()
-	p.cleans.resize(int(*config.MaxCleaning))
-	p.cleans.retryNow()
-	p.proofs.resize(int(*config.MaxBlankProofs))
+	p.cleans.Resize(int(*config.MaxCleaning))
+	p.cleans.RetryNow()
+	p.proofs.Resize(int(*config.MaxBlankProofs))
 	p.Prober.SetTimeout(config.ProbeTimeout.Duration)
 	soon, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	if err := p.refreshNode(soon); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to get the labels of the Node; volumes keep those of the former configuration")
 	}
-	poke(p.scanner.rewatch)
 	p.enqueueAll()
-	poke(p.scanner.requests)
+	p.scanner.Reconfigured()
 }

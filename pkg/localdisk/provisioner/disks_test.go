@@ -225,8 +225,12 @@ func (d *disks) ProveBlank(ctx context.Context, request disk.BlankProofRequest, 
 		if err := progress(proof); err != nil {
 			return proof, err
 		}
-		if slow && !sleep(ctx, time.Second) {
-			return proof, ctx.Err()
+		if slow {
+			select {
+			case <-ctx.Done():
+				return proof, ctx.Err()
+			case <-time.After(time.Second):
+			}
 		}
 	}
 }

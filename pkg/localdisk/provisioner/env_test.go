@@ -133,7 +133,7 @@ func (e *env) pass(d time.Duration) {
 
 // look requests a scan, and waits for its effects.
 func (e *env) look() {
-	poke(e.provisioner.scanner.requests)
+	e.provisioner.scanner.Request()
 	e.pass(3 * time.Second)
 }
 
@@ -186,7 +186,7 @@ func (e *env) remove() {
 
 // reason returns the state and the reason of a slot in the report.
 func (e *env) reason(name string) string {
-	for _, entry := range e.provisioner.status.all() {
+	for _, entry := range e.provisioner.status.Entries() {
 		if entry.Name == name {
 			if entry.Reason == "" {
 				return string(entry.State)

@@ -41,7 +41,7 @@ func TestFailingDisk(t *testing.T) {
 				e.pass(time.Minute)
 				e.marked("without an answer", "Failing")
 				e.expect("disk1", "Failing: "+string(reason))
-				if summary := stowage.Summarize(e.provisioner.status.all()); summary.Failing != 1 {
+				if summary := stowage.Summarize(e.provisioner.status.Entries()); summary.Failing != 1 {
 					t.Errorf("the report's summary is %+v", summary)
 				}
 				e.start()

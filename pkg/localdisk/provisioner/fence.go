@@ -44,7 +44,7 @@ func (p *Provisioner) recordFilesystem(ctx context.Context, g *gathered) error {
 	if err := p.Records.Put(record); err != nil {
 		return err
 	}
-	klog.FromContext(ctx).V(2).Info("Recorded the file system of a volume", logkeys.Volume, klog.KRef("", g.Volume.Name), "path", g.path, "filesystem", format)
+	klog.FromContext(ctx).V(2).Info("Recorded the file system of a volume", logkeys.Volume, klog.KRef("", g.Volume.Name), "path", g.Path, "filesystem", format)
 	return nil
 }
 

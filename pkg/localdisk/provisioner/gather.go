@@ -4,48 +4,105 @@
 package provisioner
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/scan"
 )
 
 // gathered is a slot, with what actions need.
 type gathered struct {
 	decide.Slot
-	path  string
 	conf  *settings
 	known answers // about the disk, so far
-	// since is when the disk was first found as it is.
-	since time.Time
+	// present are the disks that the last scan found. It is not changed.
+	present map[disk.Identity]bool
 	// others are further volumes of the same path, which were created by hand.
 	others []disk.Volume
 	// questionFailed reports whether the decision lacks an answer: the disk is asked again.
 	questionFailed bool
+	// retryAfter is when a clean or a proof that has failed is retried.
+	retryAfter time.Duration
+}
+
+// decideSlot decides on a path, and answers the questions of the decision. It returns an
+// error if the API server could not be asked.
+func (p *Provisioner) decideSlot(ctx context.Context, path string) (*gathered, decide.Decision, error) {
+	var known answers
+	searched := false
+	for {
+		g := p.gather(path, known)
+		d := decide.WithLink(decideVolume(g), decide.Link(&g.Slot))
+		if !searched && g.Volume == nil && (d.Do == decide.Inspect || d.Do == decide.Clean || d.Do == decide.MarkRetained) {
+			searched = true // before the disk is read: the data may be an unmanaged volume's
+			if err := p.findUnmanagedPV(ctx, &g.Slot); err != nil && !errors.Is(err, decide.ErrStale) {
+				return g, d, err
+			}
+			continue
+		}
+		if !isQuestion(d.Do) {
+			return g, d, nil
+		}
+		var err error
+		known, err = p.answer(ctx, g, d.Do)
+		switch {
+		case err != nil && d.Do == decide.AskNodes:
+			return g, d, err
+		case err != nil:
+			g.questionFailed = true
+			return g, decide.Decision{Do: decide.None, State: d.State, Problem: asProblem(err)}, nil
+		case known.tombstone != nil:
+			g.known = known
+			return g, decide.Decision{Do: decide.RestoreRecord, State: d.State}, nil
+		}
+	}
+}
+
+func decideVolume(g *gathered) decide.Decision {
+	if decide.ForReclaim(&g.Slot) {
+		return decide.Reclaim(&g.Slot)
+	}
+	return decide.Publish(&g.Slot, firstGeneration(g.conf.class(g.Key.Class), g.Since))
+}
+
+// firstGeneration returns the generation of the first volume of a disk that was first found at
+// since: the time in milliseconds, which is higher than the generation in a record that was
+// lost, and differs from that of the former disk, since scans are further apart. Names of
+// VolumeNameReference contain no generation; theirs start at the lowest.
+func firstGeneration(class *provisioner.Class, since time.Time) int64 {
+	if class != nil && class.VolumeName == provisioner.VolumeNameReference {
+		return localpv.FirstGeneration
+	}
+	return max(since.UnixMilli(), localpv.FirstGeneration)
 }
 
 // gather collects what is known about a path. Answers about another disk are left out.
 func (p *Provisioner) gather(path string, known answers) *gathered {
 	conf := p.current()
-	key, configured := conf.keyOf(path)
-	g := &gathered{path: path, conf: conf}
-	if volumes := p.volumes.at(conf, path); len(volumes) > 0 {
+	key, configured := conf.folders.KeyOf(path)
+	g := &gathered{conf: conf}
+	state, present, read := p.paths.snapshot(path, key.Class)
+	g.Key, g.Path, g.DirectoryRead, g.Since, g.present = key, path, configured && read, state.observed.Since, present
+	g.Fact, g.MissedScans, g.Persistent = state.observed.Fact, state.observed.Missed, state.observed.Fault.Failing
+	var volumes []disk.Volume
+	if volumes, g.DuplicatePV = p.volumes.at(conf, path, g.Fact); len(volumes) > 0 {
 		g.Volume, g.others = &volumes[0], volumes[1:]
 		g.Link = p.linkOf(g.Volume)
 	}
-	state, present, read := p.paths.snapshot(path, key.Class)
-	g.Key, g.Looked, g.since = key, configured && read, state.observed.since
-	g.Fact, g.Gone, g.Persistent = state.observed.fact, state.observed.gone, state.observed.fault.Failing
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if g.Volume != nil {
 		g.Key = g.Volume.Key
 	}
 	if class := conf.class(g.Key.Class); class != nil && configured {
-		g.Configured, g.Existing, g.Mode = true, existing(class), disk.Mode(class.VolumeMode)
+		g.Configured, g.Existing, g.Mode = true, decide.Existing(class.ExistingData), disk.Mode(class.VolumeMode)
 	}
-	g.Cluster, g.Foreign = p.Cluster, state.unmanagedPV
+	g.Cluster, g.UnmanagedPV = p.Cluster, state.unmanagedPV
 	if g.Volume != nil && g.Fact != nil && g.Volume.Identity.Moved(g.Fact.Identity) && p.formerMachines[g.Volume.Identity.Machine()] {
 		g.Volume.Accepted = g.Fact.Identity
 	}
@@ -63,17 +120,16 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 		}
 		g.Predecessors, g.Unaccounted = decide.Predecessors(g.Fact.Identity, p.Records.ByPath(path), weak, present)
 	}
-	g.Elsewhere = p.volumes.elsewhere(conf, path, g.Fact.Identity)
 	if known.identity != g.Fact.Identity {
 		known = answers{identity: g.Fact.Identity}
 	}
 	g.known = known
-	g.Content, g.Found, g.Users, g.UsersKnown, g.Asked = known.content, known.found, known.users, known.usersKnown, known.asked
+	g.Content, g.Found, g.Users, g.UsersKnown, g.NodesAsked = known.content, known.found, known.users, known.usersKnown, known.asked
 	g.ForeignPV, g.Superblock = known.foreignPV, known.superblock
 	if g.Record != nil {
 		g.Cleaner = p.Records.Cleaner(g.Record.Identity)
 		g.Stayed = g.Record.Attachment != "" && g.Record.Attachment == g.Fact.Attachment
-		g.Granted = p.granted[g.Record.Acknowledgement()]
+		g.CleanAllowed = p.granted[g.Record.Acknowledgement()]
 		g.GraceUntil = g.Record.Missed.Add(conf.OrphanGracePeriod.Duration)
 		g.GraceOver = !g.Record.Missed.IsZero() && !time.Now().Before(g.GraceUntil)
 	}
@@ -81,25 +137,37 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	return g
 }
 
-// existing returns what a class does with data that is found.
-func existing(class *provisioner.Class) decide.Existing {
-	switch class.ExistingData {
-	case provisioner.ExistingDataPublish:
-		return decide.ExistingPublish
-	case provisioner.ExistingDataClean:
-		return decide.ExistingClean
-	case provisioner.ExistingDataAssumeBlank:
-		return decide.ExistingAssumeBlank
-	default:
-		return decide.ExistingRefuse
+// settings is a configuration, indexed. It is read-only.
+type settings struct {
+	*provisioner.ProvisionerConfiguration
+	directories map[string]string // the discovery directory of each class, as a path on the node
+	folders     scan.Folders
+}
+
+func newSettings(config *provisioner.ProvisionerConfiguration) *settings {
+	return &settings{ProvisionerConfiguration: config, directories: config.Directories(), folders: scan.FoldersOf(config)}
+}
+
+// class returns the configuration of a class; nil if it is not configured.
+func (s *settings) class(name string) *provisioner.Class {
+	if class, ok := s.Classes[name]; ok {
+		return &class
 	}
+	return nil
+}
+
+// current returns the configuration in force.
+func (p *Provisioner) current() *settings {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.settings
 }
 
 // addRecords adds the records of the path's disk and of the volume's.
 func (p *Provisioner) addRecords(g *gathered) {
 	if g.Fact != nil && g.Fact.Identity != "" {
 		record, ok, err := p.Records.Get(g.Fact.Identity)
-		g.Damaged = err != nil || !ok && g.Fact.Identity.Weak() && len(p.Records.DamagedAt(g.path)) > 0
+		g.Damaged = err != nil || !ok && g.Fact.Identity.Weak() && len(p.Records.DamagedAt(g.Path)) > 0
 		if ok && err == nil {
 			g.Record = &record
 		} else if !ok && err == nil {

@@ -55,7 +55,7 @@ func BenchmarkGather(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			p.paths.observe(scanned, scanContext{conf: p.settings})
+			p.paths.scanned(scanned, p.settings.folders, nil, 0)
 			for b.Loop() {
 				for _, path := range paths {
 					p.gather(path, answers{})

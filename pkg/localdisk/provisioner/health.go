@@ -48,19 +48,19 @@ func (p *Provisioner) Healthy() error {
 // Ready returns an error if the provisioner does not read the directory of a class; if the
 // class is empty, of any class, or if it cannot write the node's report.
 func (p *Provisioner) Ready(class string) error {
-	if err := p.checkReads(class); err != nil || class != "" {
+	if err := p.CheckReads(class); err != nil || class != "" {
 		return err
 	}
-	return p.status.unwritten()
+	return p.status.Unwritten()
 }
 
-// checkReads returns an error if the provisioner does not read the directory of a class; of any
+// CheckReads implements status.Provisioner: it returns an error if the provisioner does not read the directory of a class; of any
 // class if it is empty.
-func (p *Provisioner) checkReads(class string) error {
+func (p *Provisioner) CheckReads(class string) error {
 	if !p.health.synced.Load() || p.health.scan.Load() == nil {
 		return errors.New("the disks have not been scanned yet")
 	}
-	if class != "" && p.current().class(class) == nil {
+	if _, configured := p.current().Classes[class]; class != "" && !configured {
 		return fmt.Errorf("class %q is not configured", class)
 	}
 	p.paths.mu.Lock()
@@ -72,4 +72,18 @@ func (p *Provisioner) checkReads(class string) error {
 		}
 	}
 	return problems
+}
+
+// AllDecided implements status.Provisioner.
+func (p *Provisioner) AllDecided() bool {
+	if p.CheckReads("") != nil {
+		return false
+	}
+	var paths []string
+	for _, volume := range p.volumes.GetStore().List() {
+		if path := pathOf(volume); path != "" {
+			paths = append(paths, path)
+		}
+	}
+	return p.paths.allDecided(paths)
 }

@@ -18,6 +18,7 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/status"
 )
 
 // lease returns the Lease of the node; nil if there is none.
@@ -120,7 +121,7 @@ func TestReportAfterMissedHeartbeats(t *testing.T) {
 			t.Errorf("Ready is %q after the next heartbeat", got)
 		}
 		e.missHeartbeats() // by mistake: all heartbeats have come
-		e.pass(2*reportRecheck + time.Minute)
+		e.pass(2*status.RecheckInterval + time.Minute)
 		if got := e.status(stowage.ConditionReady); got != metav1.ConditionTrue {
 			t.Errorf("Ready is %q after the report was checked", got)
 		}
@@ -182,7 +183,7 @@ func TestConditions(t *testing.T) {
 			t.Errorf("ConfigValid is %+v", valid)
 		}
 		e.reports.edit(func(r *stowage.LocalDiskReport) { r.Generation = 8 })
-		e.pass(2 * reportRecheck)
+		e.pass(2 * status.RecheckInterval)
 		if got := meta.FindStatusCondition(e.page().Status.Conditions, stowage.ConditionReady).ObservedGeneration; got != 8 {
 			t.Errorf("the observed generation is %d although nothing else has changed, want 8", got)
 		}

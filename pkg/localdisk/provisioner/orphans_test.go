@@ -389,7 +389,7 @@ func TestVolumeReleasedByTheController(t *testing.T) {
 }
 
 func entryOf(a *Provisioner, name string) stowage.Entry {
-	for _, e := range a.status.all() {
+	for _, e := range a.status.Entries() {
 		if e.Name == name {
 			return e
 		}

@@ -4,9 +4,17 @@
 package provisioner
 
 import (
+	"slices"
 	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/scan"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/status"
 )
 
 // pathTable has the state of every path on the node. Its methods are safe for concurrent use.
@@ -21,9 +29,9 @@ type pathTable struct {
 
 // pathState is what the provisioner keeps of a path from one decision to the next.
 type pathState struct {
-	observed observation
+	observed scan.Observation
 	// entry is what the report shows; nil until the path was decided on.
-	entry *entry
+	entry *status.Entry
 	// expected is a write that the informer has not shown yet.
 	expected expectation
 	recheck  recheck
@@ -43,8 +51,8 @@ func (t *pathTable) snapshot(path, class string) (state pathState, present map[d
 	if s := t.byPath[path]; s != nil {
 		state = *s
 	}
-	if state.observed.fact != nil {
-		state.observed.fact = new(*state.observed.fact)
+	if state.observed.Fact != nil {
+		state.observed.Fact = new(*state.observed.Fact)
 	}
 	return state, t.present, t.read[class]
 }
@@ -70,6 +78,35 @@ func (t *pathTable) updateLocked(path string, change func(*pathState)) {
 	}
 }
 
+// scanned stores what a scan found, and returns the paths that have changed and whether the next
+// scan has to be soon. Scans that are closer together than apart count as one.
+func (t *pathTable) scanned(scanned disk.Scanned, folders scan.Folders, known []disk.Known, apart time.Duration) (changed []string, soon bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := scan.State{Paths: map[string]scan.Observation{}, Read: t.read}
+	for path, s := range t.byPath {
+		last.Paths[path] = s.observed
+	}
+	next, changed, soon := scan.Compare(last, scanned, folders, known, apart)
+	for path, s := range t.byPath {
+		if key, ok := folders.KeyOf(path); s.entry.RetriesOnScan() && (!ok || next.Read[key.Class]) {
+			changed = append(changed, path)
+		}
+		if _, ok := next.Paths[path]; !ok {
+			next.Paths[path] = scan.Observation{}
+		}
+	}
+	t.present, t.trouble, t.read = map[disk.Identity]bool{}, scanned.Trouble, next.Read
+	for path, o := range next.Paths {
+		t.updateLocked(path, func(s *pathState) { s.observed = o })
+		if o.Fact != nil {
+			t.present[o.Fact.Identity] = true
+		}
+	}
+	slices.Sort(changed)
+	return slices.Compact(changed), soon
+}
+
 // identities returns the disks that the last scan found. The caller does not change them.
 func (t *pathTable) identities() map[disk.Identity]bool {
 	t.mu.Lock()
@@ -77,15 +114,141 @@ func (t *pathTable) identities() map[disk.Identity]bool {
 	return t.present
 }
 
-// facts returns the facts of the last scan by path.
-func (t *pathTable) facts() map[string]disk.Fact {
+// withDisk returns the paths at which the last scan found a disk.
+func (t *pathTable) withDisk() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	found := map[string]disk.Fact{}
+	var found []string
 	for path, s := range t.byPath {
-		if s.observed.fact != nil {
-			found[path] = *s.observed.fact
+		if s.observed.Fact != nil {
+			found = append(found, path)
 		}
 	}
 	return found
+}
+
+// UpdateEntry implements status.Paths.
+func (t *pathTable) UpdateEntry(path string, change func(*status.Entry) *status.Entry) {
+	t.update(path, func(s *pathState) { s.entry = change(s.entry) })
+}
+
+// Entries implements status.Paths.
+func (t *pathTable) Entries() map[string]status.Entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := map[string]status.Entry{}
+	for path, s := range t.byPath {
+		if s.entry != nil {
+			found[path] = *s.entry
+		}
+	}
+	return found
+}
+
+// Directory implements status.Paths.
+func (t *pathTable) Directory(class string) (read bool, problem *disk.Problem) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.read[class], t.trouble[class]
+}
+
+// allDecided reports whether every disk and every path of volumes has been decided on.
+func (t *pathTable) allDecided(volumes []string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, path := range volumes {
+		if t.byPath[path] == nil || !t.byPath[path].entry.Decided() {
+			return false
+		}
+	}
+	for _, s := range t.byPath {
+		if fact := s.observed.Fact; fact != nil && fact.Problem == nil && !s.entry.Decided() {
+			return false
+		}
+	}
+	return true
+}
+
+// expectationTimeout is when an expectation expires: the volume may have been deleted while
+// the watch was interrupted, so that no event meets the expectation.
+const expectationTimeout = 30 * time.Second
+
+// expectation is the provisioner's own write of a volume that the informer has not shown yet.
+// A path with one is not decided on: its volume would seem to be missing, or not to be
+// deleted.
+type expectation struct {
+	uid types.UID
+	// known reports whether the informer has shown the volume before. If it does not show it
+	// now, the volume is gone, which the informer may report before the request returns.
+	known bool
+	// version is the least resourceVersion that meets the expectation; empty means that a
+	// deletionTimestamp does.
+	version string
+	at      time.Time
+}
+
+// write is what the provisioner did to a volume.
+type write int
+
+const (
+	created write = iota
+	updated
+	deleted // the request, which only sets a deletionTimestamp
+)
+
+// expect is called with a volume as the API server returned it, or the informer for deleted.
+func (t *pathTable) expect(w write, volume *corev1.PersistentVolume) {
+	x := expectation{uid: volume.UID, known: w != created, at: time.Now()}
+	if w != deleted {
+		x.version = volume.ResourceVersion
+	}
+	t.update(pathOf(volume), func(s *pathState) { s.expected = x })
+}
+
+// shown is called with a volume that the informer shows.
+func (t *pathTable) shown(volume *corev1.PersistentVolume) {
+	t.update(pathOf(volume), func(s *pathState) {
+		if s.expected.met(volume) {
+			s.expected = expectation{}
+		}
+	})
+}
+
+// gone is called with a volume that the informer does not show any more.
+func (t *pathTable) gone(volume *corev1.PersistentVolume) {
+	t.update(pathOf(volume), func(s *pathState) {
+		if s.expected.uid == volume.UID {
+			s.expected = expectation{}
+		}
+	})
+}
+
+// pendingWrite reports whether a path waits for the informer to show a write, and when the
+// expectation expires. shown are the volumes of the path that the informer has now, since it
+// may have shown the write before the request returned.
+func (t *pathTable) pendingWrite(path string, shown []*corev1.PersistentVolume) (left time.Duration, pending bool) {
+	t.update(path, func(s *pathState) {
+		x := &s.expected
+		if *x == (expectation{}) {
+			return
+		}
+		gone := x.known && !slices.ContainsFunc(shown, func(v *corev1.PersistentVolume) bool { return v.UID == x.uid })
+		left = expectationTimeout - time.Since(x.at)
+		pending = !gone && !slices.ContainsFunc(shown, x.met) && left > 0
+		if !pending {
+			s.expected, left = expectation{}, 0
+		}
+	})
+	return left, pending
+}
+
+func (x *expectation) met(volume *corev1.PersistentVolume) bool {
+	if *x == (expectation{}) || volume.UID != x.uid {
+		return false
+	}
+	if x.version == "" {
+		return volume.DeletionTimestamp != nil
+	}
+	order, err := resourceversion.CompareResourceVersion(volume.ResourceVersion, x.version)
+	return err != nil || order >= 0
 }

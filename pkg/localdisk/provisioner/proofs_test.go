@@ -34,7 +34,7 @@ func (e *env) device(name string, steps int64, places ...string) disk.Identity {
 
 // proof returns the proof of a slot in the report.
 func (e *env) proof(name string) stowage.BlankProof {
-	for _, e := range e.provisioner.status.all() {
+	for _, e := range e.provisioner.status.Entries() {
 		if e.Name == name && e.BlankProof != nil {
 			proof := *e.BlankProof
 			proof.StartTime = nil
@@ -184,7 +184,7 @@ func TestProofsTakeTurns(t *testing.T) {
 		e.device("c", 60)
 		e.start()
 		e.pass(10 * time.Second)
-		if running, queued := e.provisioner.proofs.count(); running != 2 || queued != 2 {
+		if running, queued := e.provisioner.proofs.Count(); running != 2 || queued != 2 {
 			t.Errorf("%d proofs run and %d wait, want 2 and 2", running, queued)
 		}
 		both := 0
@@ -263,7 +263,7 @@ func TestProofEndsWhenItIsNotNeeded(t *testing.T) {
 		e.disks.put(f)
 		e.look()
 		e.expect("disk1", "Skipped: InUse")
-		if running, queued := e.provisioner.proofs.count(); running+queued != 0 {
+		if running, queued := e.provisioner.proofs.Count(); running+queued != 0 {
 			t.Errorf("%d proofs run and %d wait", running, queued)
 		}
 	})

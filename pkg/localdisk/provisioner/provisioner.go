@@ -19,8 +19,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
-	"stowage.dev/stowage/pkg/localdisk/disk"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/clean"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/scan"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/status"
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
@@ -48,10 +51,10 @@ type Provisioner struct {
 	queue   workqueue.TypedRateLimitingInterface[string] // paths on the node
 
 	paths          *pathTable
-	scanner        *scanner
-	cleans         *cleans
-	proofs         *proofs
-	status         *statusReporter
+	scanner        *scan.Scanner
+	cleans         *clean.Cleans
+	proofs         *clean.Proofs
+	status         *status.Reporter
 	health         health
 	tombstoneIndex tombstoneIndex
 	foreignPVs     foreignPVs
@@ -82,15 +85,31 @@ func New(config Config) (*Provisioner, error) {
 	p.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "local_volumes"})
-	p.scanner = newScanner(p)
-	p.cleans = newCleans(p)
-	p.proofs = newProofs(p)
-	p.status = newStatusReporter(p)
 	if err := p.addHandlers(); err != nil {
 		return nil, err
 	}
+	config = p.Config
+	p.scanner = scan.New(config.Prober, p, config.Recheck)
+	p.status = status.New(status.Config{
+		Node: config.Node, Client: config.Client, Reports: config.Reports, Events: config.Events, Paths: p.paths, Settings: p.configuration, Cluster: p.clusterUID,
+		Provisioner: p, Records: config.Records, Volume: p.volumes.get, Classes: p.factory.Storage().V1().StorageClasses().Lister(),
+	})
+	longRunning := clean.Config{
+		Node: config.Node, Cluster: p.clusterUID, Settings: p.configuration, Inspector: config.Inspector, Cleaner: config.Cleaner, Checks: p, Tickets: config.Tickets,
+		Reports: config.Reports, Records: config.Records, Attached: p.paths.identities, Queue: p.queue, Status: p.status,
+	}
+	p.cleans, p.proofs = clean.NewCleans(longRunning), clean.NewProofs(longRunning)
+	p.status.Follow(p.cleans, p.proofs)
 	return p, nil
 }
+
+// configuration returns the configuration in force.
+func (p *Provisioner) configuration() *provisioner.ProvisionerConfiguration {
+	return p.current().ProvisionerConfiguration
+}
+
+// clusterUID returns the UID of namespace kube-system, which Run finds before paths are decided on.
+func (p *Provisioner) clusterUID() string { return p.Cluster }
 
 // addHandlers sets up the informers of the node's volumes and of StorageClasses.
 func (p *Provisioner) addHandlers() error {
@@ -129,36 +148,25 @@ func (p *Provisioner) volumeGone(object any) {
 		p.removeLinkOf(volume)
 	}
 	p.queue.Add(pathOf(object))
-	poke(p.scanner.requests) // its disk may be at another path, and may now be published there
+	p.scanner.Request() // its disk may be at another path, and may now be published there
 }
 
-// classChanged enqueues the paths of a StorageClass that is configured.
+// classChanged enqueues all paths if a StorageClass is configured.
 func (p *Provisioner) classChanged(object any) {
-	class, ok := object.(*storagev1.StorageClass)
-	if conf := p.current(); ok && conf.class(class.Name) != nil {
-		p.enqueue(func(fact disk.Fact) bool { return fact.Class == class.Name }, func(volume any) bool {
-			v, ok := p.volumes.read(conf, volume)
-			return ok && v.Key.Class == class.Name
-		})
-		p.status.poke()
+	if class, ok := object.(*storagev1.StorageClass); ok && p.current().class(class.Name) != nil {
+		p.enqueueAll()
+		p.status.Changed()
 	}
 }
 
-// enqueueAll enqueues all paths.
+// enqueueAll enqueues the paths of all disks and volumes.
 func (p *Provisioner) enqueueAll() {
-	p.enqueue(func(disk.Fact) bool { return true }, func(volume any) bool { return pathOf(volume) != "" })
-}
-
-// enqueue enqueues the paths of disks and volumes.
-func (p *Provisioner) enqueue(ofDisk func(disk.Fact) bool, ofVolume func(any) bool) {
-	for path, fact := range p.paths.facts() {
-		if ofDisk(fact) {
-			p.queue.Add(path)
-		}
+	for _, path := range p.paths.withDisk() {
+		p.queue.Add(path)
 	}
 	for _, volume := range p.volumes.GetStore().List() {
-		if ofVolume(volume) {
-			p.queue.Add(pathOf(volume))
+		if path := pathOf(volume); path != "" {
+			p.queue.Add(path)
 		}
 	}
 }
@@ -176,7 +184,7 @@ func (p *Provisioner) Run(ctx context.Context) error {
 		cancel()
 		p.queue.ShutDown()
 		joined := make(chan struct{})
-		go func() { defer close(joined); group.Wait(); p.cleans.wait(); p.proofs.wait(); p.factory.Shutdown() }()
+		go func() { defer close(joined); group.Wait(); p.cleans.Wait(); p.proofs.Wait(); p.factory.Shutdown() }()
 		select {
 		case <-joined:
 		case <-time.After(stopTimeout):
@@ -189,9 +197,9 @@ func (p *Provisioner) Run(ctx context.Context) error {
 	if err := p.waitForCaches(ctx); err != nil {
 		return err
 	}
-	group.StartWithContext(ctx, p.scanner.watch)
-	group.StartWithContext(ctx, p.scanner.run)
-	group.StartWithContext(ctx, p.status.run)
+	group.StartWithContext(ctx, p.scanner.Watch)
+	group.StartWithContext(ctx, p.scanner.Run)
+	group.StartWithContext(ctx, p.status.Run)
 	for range workers {
 		group.StartWithContext(ctx, p.work)
 	}
@@ -255,8 +263,10 @@ func retryUntil(ctx context.Context, failed string, find func(context.Context) e
 			return nil
 		}
 		klog.FromContext(ctx).Error(err, failed)
-		if !sleep(ctx, backoff.Step()) {
+		select {
+		case <-ctx.Done():
 			return errors.Join(ctx.Err(), err)
+		case <-time.After(backoff.Step()):
 		}
 	}
 }
@@ -294,3 +304,6 @@ func (p *Provisioner) work(ctx context.Context) {
 		p.queue.Done(path)
 	}
 }
+
+// Heartbeats renews the node's Lease until ctx ends.
+func (p *Provisioner) Heartbeats(ctx context.Context) { p.status.Heartbeats(ctx) }

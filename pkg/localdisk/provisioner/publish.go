@@ -18,6 +18,7 @@ import (
 
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/logkeys"
@@ -30,19 +31,19 @@ func (p *Provisioner) create(ctx context.Context, g *gathered, generation int64)
 	if err != nil {
 		return err
 	}
-	if err := p.findUnmanagedPV(ctx, g); err != nil {
+	if err := p.findUnmanagedPV(ctx, &g.Slot); err != nil {
 		return err
 	}
-	if err := p.cleans.withdraw(g.Fact.Identity); err != nil {
+	if err := p.cleans.Withdraw(g.Fact.Identity); err != nil {
 		return err
 	}
 	before := g.Record
 	record := disk.Record{
-		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.path, Kind: g.Fact.Kind, Mode: disk.Mode(*volume.Spec.VolumeMode),
+		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.Path, Kind: g.Fact.Kind, Mode: disk.Mode(*volume.Spec.VolumeMode),
 		State: disk.Published, Volume: volume.Name, Generation: generation, Policy: disk.Policy(volume.Spec.PersistentVolumeReclaimPolicy),
 		Cluster: p.Cluster, Attachment: g.Fact.Attachment, Accepted: accepted(g),
 	}
-	if record.Root, err = p.rootOf(ctx, g); err != nil {
+	if record.Root, err = p.RootOf(ctx, &g.Slot); err != nil {
 		return err
 	}
 	if record.Filesystem, err = p.filesystemOf(ctx, g, record.Mode); err != nil {
@@ -67,10 +68,10 @@ func (p *Provisioner) create(ctx context.Context, g *gathered, generation int64)
 		return errors.Join(fmt.Errorf("create volume %s: %w", volume.Name, err), p.restoreRecord(record.Identity, before, generation, g))
 	}
 	p.paths.expect(created, pv)
-	p.cleans.forget(g.path)
-	klog.FromContext(ctx).V(2).Info("Published a disk", logkeys.Volume, klog.KObj(pv), "path", g.path)
+	p.cleans.Forget(g.Path)
+	klog.FromContext(ctx).V(2).Info("Published a disk", logkeys.Volume, klog.KObj(pv), "path", g.Path)
 	record.UID, record.Phase = string(pv.UID), disk.PhaseAvailable
-	p.status.published(pv, g)
+	p.status.Published(pv, &g.Slot)
 	return p.Records.Put(record)
 }
 
@@ -87,7 +88,7 @@ func accepted(g *gathered) bool {
 func (p *Provisioner) draft(g *gathered, generation int64) (*corev1.PersistentVolume, error) {
 	class := g.conf.class(g.Key.Class)
 	if class == nil {
-		return nil, errStale
+		return nil, decide.ErrStale
 	}
 	storageClass, err := p.factory.Storage().V1().StorageClasses().Lister().Get(g.Key.Class)
 	if apierrors.IsNotFound(err) {
@@ -185,7 +186,7 @@ func (p *Provisioner) nextGeneration(ctx context.Context, record disk.Record) er
 	if err := p.Records.Put(record); err != nil {
 		return err
 	}
-	return errStale
+	return decide.ErrStale
 }
 
 // restoreRecord restores a disk's record after its volume was rejected.
@@ -194,7 +195,7 @@ func (p *Provisioner) restoreRecord(identity disk.Identity, before *disk.Record,
 		return p.Records.Delete(identity)
 	}
 	record := *before
-	record.State, record.Generation, record.Key, record.HostPath = disk.Clean, generation, g.Key, g.path
+	record.State, record.Generation, record.Key, record.HostPath = disk.Clean, generation, g.Key, g.Path
 	return p.Records.Put(record)
 }
 

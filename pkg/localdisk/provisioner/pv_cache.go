@@ -95,10 +95,10 @@ func (c *pvCache) read(conf *settings, object any) (disk.Volume, bool) {
 	return v, problem == nil
 }
 
-// at returns the node's volumes of a path. Decisions are about the first one: a volume that
-// is not being deleted is before one that is, then the latest is first.
-func (c *pvCache) at(conf *settings, hostPath string) []disk.Volume {
-	var found []disk.Volume
+// at returns the node's volumes of a path, and the name of a volume of another path that offers
+// the disk at the path; empty if there is none. Decisions are about the first volume: one that is
+// not being deleted is before one that is, then the latest is first.
+func (c *pvCache) at(conf *settings, hostPath string, fact *disk.Fact) (found []disk.Volume, elsewhere string) {
 	for _, pv := range c.objectsAt(hostPath) {
 		if v, ok := c.read(conf, pv); ok {
 			found = append(found, v)
@@ -113,7 +113,19 @@ func (c *pvCache) at(conf *settings, hostPath string) []disk.Volume {
 		}
 		return cmp.Or(cmp.Compare(y.Generation, x.Generation), cmp.Compare(x.Name, y.Name))
 	})
-	return found
+	if fact == nil || fact.Identity == "" {
+		return found, ""
+	}
+	objects, err := c.GetIndexer().ByIndex(byIdentity, string(fact.Identity))
+	if err != nil {
+		return found, ""
+	}
+	for _, object := range objects {
+		if v, ok := c.read(conf, object); ok && v.HostPath != hostPath {
+			return found, v.Name
+		}
+	}
+	return found, ""
 }
 
 // objectsAt returns the volumes of a path as they are.
@@ -129,21 +141,6 @@ func (c *pvCache) objectsAt(hostPath string) []*corev1.PersistentVolume {
 		}
 	}
 	return found
-}
-
-// elsewhere returns the name of a volume of another path that offers the disk; empty if
-// there is none.
-func (c *pvCache) elsewhere(conf *settings, hostPath string, identity disk.Identity) string {
-	objects, err := c.GetIndexer().ByIndex(byIdentity, string(identity))
-	if err != nil {
-		return ""
-	}
-	for _, object := range objects {
-		if v, ok := c.read(conf, object); ok && v.HostPath != hostPath {
-			return v.Name
-		}
-	}
-	return ""
 }
 
 // get returns a volume as the informer shows it; nil if it does not.

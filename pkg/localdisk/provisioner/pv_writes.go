@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
@@ -25,22 +26,94 @@ import (
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
+// act does what was decided.
+func (p *Provisioner) act(ctx context.Context, g *gathered, d decide.Decision) error {
+	if err := p.removeOtherFinalizers(ctx, g); err != nil {
+		return err
+	}
+	if d.Do != decide.None {
+		klog.FromContext(ctx).V(4).Info("Decided", "action", d.Do, "path", g.Path, logkeys.Volume, klog.KRef("", g.VolumeName()))
+	}
+	switch d.Do {
+	case decide.WriteRecord:
+		return p.writeRecord(ctx, g)
+	case decide.AddFinalizer:
+		return p.addFinalizer(ctx, g)
+	case decide.MarkDisk:
+		return p.markDisk(ctx, g, d.Mark)
+	case decide.DeleteVolume:
+		return p.deletePV(ctx, g, d)
+	case decide.CleanLater:
+		return p.cleanLater(g)
+	case decide.MarkVanished:
+		return p.recordMissed(ctx, g)
+	case decide.MarkRetained:
+		return p.markRetained(ctx, g)
+	case decide.MarkClean:
+		return p.markClean(ctx, g, d.Generation)
+	case decide.RestoreRecord:
+		return p.restoreFromTombstone(ctx, g)
+	case decide.RemoveFinalizer:
+		return p.removeFinalizer(ctx, g.Volume)
+	case decide.Create:
+		return p.create(ctx, g, d.Generation)
+	case decide.RecordFilesystem:
+		return p.recordFilesystem(ctx, g)
+	case decide.AddLink:
+		return p.addLink(ctx, g)
+	case decide.RemoveLink:
+		return p.removeLink(ctx, g, d)
+	case decide.Clean:
+		return p.cleans.Begin(ctx, &g.Slot, d.Generation)
+	case decide.ProveBlank:
+		p.proofs.Start(ctx, &g.Slot)
+		return nil
+	default:
+		return nil
+	}
+}
+
 // updatePV updates a volume, if the informer still shows the version that was decided on.
 func (p *Provisioner) updatePV(ctx context.Context, v *disk.Volume, change func(*corev1.PersistentVolume)) error {
 	shown := p.volumes.get(v.Name)
 	if shown == nil || string(shown.UID) != v.UID || shown.ResourceVersion != v.ResourceVersion {
-		return errStale
+		return decide.ErrStale
 	}
 	volume := shown.DeepCopy()
 	change(volume)
 	written, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, volume, metav1.UpdateOptions{})
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		return errStale // the informer lags
+		return decide.ErrStale // the informer lags
 	case err != nil:
 		return fmt.Errorf("update volume %s: %w", v.Name, err)
 	}
 	p.paths.expect(updated, written)
+	return nil
+}
+
+// restoreFromTombstone records what the controller decided about a disk whose volume was lost:
+// the disk is cleaned, as if a clean had started, or its data is retained.
+func (p *Provisioner) restoreFromTombstone(ctx context.Context, g *gathered) error {
+	tombstone := g.known.tombstone
+	record := disk.Record{
+		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.Path, Kind: g.Fact.Kind, State: disk.Cleaning, Policy: disk.Delete,
+		Cluster: p.Cluster, Phase: disk.PhaseReleased, Volume: tombstone.Volume, UID: tombstone.VolumeUID,
+		Generation: max(tombstone.Generation, firstGeneration(g.conf.class(g.Key.Class), g.Since)),
+	}
+	if r := g.Record; r != nil && r.UID == tombstone.VolumeUID { // what only this node knows
+		record.Mode, record.Root = r.Mode, r.Root
+	}
+	if tombstone.State == stowage.TombstoneRetained {
+		record.State, record.Policy = disk.Retained, disk.Retain
+	}
+	if record.UID == "" { // written by hand: the value matches no volume
+		record.UID = "unknown"
+	}
+	if err := p.Records.Put(record); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).V(2).Info("Restored the record of a disk from a tombstone", "path", g.Path, "volume", tombstone.Volume, "state", record.State)
 	return nil
 }
 
@@ -63,7 +136,7 @@ func (p *Provisioner) writeRecord(ctx context.Context, g *gathered) error {
 	if attached {
 		record.Identity, record.Kind = g.Fact.Identity, g.Fact.Kind
 		if record.Root == nil {
-			root, err := p.rootOf(ctx, g)
+			root, err := p.RootOf(ctx, &g.Slot)
 			if err != nil {
 				return err
 			}
@@ -100,17 +173,17 @@ func (p *Provisioner) writeRecord(ctx context.Context, g *gathered) error {
 	return nil
 }
 
-// rootOf describes the root of a file system. It is read once, before the first user of the
+// RootOf implements clean.Checks. The root is read once, before the first user of the
 // disk can change it.
-func (p *Provisioner) rootOf(ctx context.Context, g *gathered) ([]byte, error) {
+func (p *Provisioner) RootOf(ctx context.Context, g *decide.Slot) (json.RawMessage, error) {
 	if g.Record != nil && g.Record.Root != nil {
 		return g.Record.Root, nil
 	}
-	root, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (json.RawMessage, error) {
+	root, err := callWithin(ctx, p, g.Path, p.current().ProbeTimeout.Duration, func(ctx context.Context) (json.RawMessage, error) {
 		return p.Inspector.Root(ctx, *g.Fact)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look at the root of %s: %w", g.path, err)
+		return nil, fmt.Errorf("read the root of %s: %w", g.Path, err)
 	}
 	return root, nil
 }
@@ -132,7 +205,7 @@ func (p *Provisioner) markDisk(ctx context.Context, g *gathered, mark disk.Mark)
 		metav1.SetMetaDataAnnotation(&volume.ObjectMeta, wellknown.DiskAnnotation, string(mark))
 	})
 	if err == nil {
-		klog.FromContext(ctx).V(2).Info("Marked the volume of a disk", logkeys.Volume, klog.KRef("", g.Volume.Name), "path", g.path, "mark", mark)
+		klog.FromContext(ctx).V(2).Info("Marked the volume of a disk", logkeys.Volume, klog.KRef("", g.Volume.Name), "path", g.Path, "mark", mark)
 	}
 	return err
 }
@@ -143,26 +216,26 @@ func (p *Provisioner) deletePV(ctx context.Context, g *gathered, d decide.Decisi
 	v := g.Volume
 	shown := p.volumes.get(v.Name)
 	if shown == nil || shown.ResourceVersion != v.ResourceVersion {
-		return errStale
+		return decide.ErrStale
 	}
 	err := p.Client.CoreV1().PersistentVolumes().Delete(ctx, v.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: new(types.UID(v.UID)), ResourceVersion: &v.ResourceVersion},
 	})
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		return errStale
+		return decide.ErrStale
 	case err != nil:
 		return fmt.Errorf("delete volume %s: %w", v.Name, err)
 	}
 	p.paths.expect(deleted, shown)
-	klog.FromContext(ctx).V(2).Info("Deleted PersistentVolume; finalizer kept until the disk is clean", logkeys.Volume, klog.KObj(shown), "path", g.path)
-	p.status.removed(g, d)
+	klog.FromContext(ctx).V(2).Info("Deleted PersistentVolume; finalizer kept until the disk is clean", logkeys.Volume, klog.KObj(shown), "path", g.Path)
+	p.status.Removed(&g.Slot, d)
 	return nil
 }
 
 // markRetained records that a disk's data is kept.
 func (p *Provisioner) markRetained(ctx context.Context, g *gathered) error {
-	record := disk.Record{Key: g.Key, HostPath: g.path, State: disk.Retained, Cluster: p.Cluster}
+	record := disk.Record{Key: g.Key, HostPath: g.Path, State: disk.Retained, Cluster: p.Cluster}
 	switch {
 	case g.Volume == nil:
 		record = *g.Record
@@ -206,7 +279,7 @@ func (p *Provisioner) recordMissed(ctx context.Context, g *gathered) error {
 		return err
 	}
 	record.Missed = time.Now().UTC().Round(0)
-	klog.FromContext(ctx).Info("Released volume was removed before its disk was cleaned", logkeys.Volume, klog.KRef("", record.Volume), "path", g.path,
+	klog.FromContext(ctx).Info("Released volume was removed before its disk was cleaned", logkeys.Volume, klog.KRef("", record.Volume), "path", g.Path,
 		"gracePeriod", g.conf.OrphanGracePeriod.Duration)
 	return p.Records.Put(record)
 }
@@ -243,14 +316,46 @@ func (p *Provisioner) removeOtherFinalizers(ctx context.Context, g *gathered) er
 }
 
 // confirmGone asks the API server whether a volume is gone, or is not this provisioner's any
-// more. It returns errStale if not: the informer lags.
+// more. It returns decide.ErrStale if not: the informer lags.
 func (p *Provisioner) confirmGone(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
 	}
 	live, err := p.getPV(ctx, name)
 	if err == nil && live != nil && localpv.Owned(live, p.Node) {
-		err = errStale
+		err = decide.ErrStale
 	}
 	return err
+}
+
+// ConfirmClean implements clean.Checks. It returns decide.ErrStale unless the slot's volume is
+// being deleted and has the finalizer, or does not exist.
+func (p *Provisioner) ConfirmClean(ctx context.Context, s *decide.Slot) error {
+	if s.Volume == nil {
+		if err := p.findUnmanagedPV(ctx, s); err != nil {
+			return err
+		}
+		if s.Record != nil {
+			volume, err := p.foreignPVs.find(ctx, p.Client, p.Node, s.Fact.Identity, p.paths.identities())
+			if err == nil && volume != "" {
+				err = decide.ErrStale
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return p.confirmGone(ctx, s.VolumeName())
+	}
+	live, err := p.getPV(ctx, s.Volume.Name)
+	if err != nil {
+		return err
+	}
+	if live == nil || string(live.UID) != s.Volume.UID {
+		return decide.ErrStale
+	}
+	now, problem := localpv.VolumeOf(live, p.current().directories)
+	if problem != nil || !now.Deleting || !now.Finalized || now.Phase == disk.PhaseBound || now.Binding() || now.Policy != disk.Delete {
+		return decide.ErrStale
+	}
+	return nil
 }

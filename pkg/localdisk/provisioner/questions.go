@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
@@ -30,6 +31,8 @@ type answers struct {
 	asked      bool
 	foreignPV  string
 	superblock *disk.Superblock
+	// tombstone has precedence over this node's record of the disk; nil for none.
+	tombstone *stowage.Tombstone
 }
 
 // isQuestion reports whether an action finds something out and changes nothing.
@@ -56,10 +59,10 @@ func (p *Provisioner) answer(ctx context.Context, g *gathered, question decide.A
 	}
 }
 
-// askDisk reads a disk in a goroutine, so that a disk that hangs does not hold up a worker.
+// callWithin reads a disk in a goroutine, so that a disk that hangs does not hold up a worker.
 // Without an answer in time the error is a *disk.Problem, TimedOut. The goroutine goes on
 // then, and the disk is not read again before it has returned.
-func askDisk[T any](ctx context.Context, p *Provisioner, path string, timeout time.Duration, question func(context.Context) (T, error)) (T, error) {
+func callWithin[T any](ctx context.Context, p *Provisioner, path string, timeout time.Duration, question func(context.Context) (T, error)) (T, error) {
 	var none T
 	late := disk.Problemf(disk.TimedOut, "the disk at %s has not answered for %s", path, timeout)
 	busy := false
@@ -97,11 +100,11 @@ func asProblem(err error) *disk.Problem {
 
 // findUsers finds out who uses the disk. An error is no answer.
 func (p *Provisioner) findUsers(ctx context.Context, g *gathered) (answers, error) {
-	users, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) ([]disk.User, error) {
-		return p.Inspector.Users(ctx, *g.Fact, g.volumeName())
+	users, err := callWithin(ctx, p, g.Path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) ([]disk.User, error) {
+		return p.Inspector.Users(ctx, *g.Fact, g.VolumeName())
 	})
 	if err != nil {
-		return answers{}, fmt.Errorf("find out who uses %s: %w", g.path, err)
+		return answers{}, fmt.Errorf("find out who uses %s: %w", g.Path, err)
 	}
 	known := g.known
 	known.users, known.usersKnown = users, true
@@ -110,17 +113,17 @@ func (p *Provisioner) findUsers(ctx context.Context, g *gathered) (answers, erro
 
 // inspect finds out whether the disk holds data.
 func (p *Provisioner) inspect(ctx context.Context, g *gathered) (answers, error) {
-	proof, running := p.proofs.result(g.path, g.Fact.Identity)
+	proof, running := p.proofs.Result(g.Path, g.Fact.Identity)
 	if running { // the proof reads all of the device
 		known := g.known
 		known.content = disk.ContentSampled
 		return known, nil
 	}
-	known, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (answers, error) {
+	known, err := callWithin(ctx, p, g.Path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (answers, error) {
 		known := g.known
 		var err error
 		if g.AsPublished() {
-			known.content, known.found, err = p.Inspector.Cleaned(ctx, *g.Fact, g.mode())
+			known.content, known.found, err = p.Inspector.Cleaned(ctx, *g.Fact, g.OfferedMode())
 			return known, err
 		}
 		suspect := int64(-1)
@@ -129,15 +132,15 @@ func (p *Provisioner) inspect(ctx context.Context, g *gathered) (answers, error)
 		}
 		known.content, known.found, err = p.Inspector.Inspect(ctx, *g.Fact, suspect)
 		if err == nil && known.content == disk.ContentSampled && proof.Complete() {
-			known.content, err = p.proofs.verify(ctx, *g.Fact, proof)
+			known.content, err = p.proofs.Verify(ctx, *g.Fact, proof)
 		}
 		return known, err
 	})
 	if err != nil {
-		return answers{}, fmt.Errorf("look into %s: %w", g.path, err)
+		return answers{}, fmt.Errorf("inspect %s: %w", g.Path, err)
 	}
 	if known.content == disk.ContentUnknown {
-		return answers{}, fmt.Errorf("look into %s: no answer", g.path)
+		return answers{}, fmt.Errorf("inspect %s: no answer", g.Path)
 	}
 	return known, nil
 }
@@ -155,11 +158,11 @@ func (p *Provisioner) readSuperblock(ctx context.Context, g *gathered) answers {
 }
 
 func (p *Provisioner) superblockOf(ctx context.Context, g *gathered) (disk.Superblock, error) {
-	found, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (disk.Superblock, error) {
+	found, err := callWithin(ctx, p, g.Path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (disk.Superblock, error) {
 		return p.Fence.ReadSuperblock(ctx, *g.Fact)
 	})
 	if err != nil {
-		return found, fmt.Errorf("read the superblock of %s: %w", g.path, err)
+		return found, fmt.Errorf("read the superblock of %s: %w", g.Path, err)
 	}
 	return found, nil
 }
@@ -175,14 +178,15 @@ func (p *Provisioner) askNodes(ctx context.Context, g *gathered) (answers, error
 			return known, err
 		}
 		if tombstone != nil && overrides(tombstone, g.Record) {
-			return answers{}, p.restoreFromTombstone(ctx, g, tombstone)
+			known.tombstone = tombstone
+			return known, nil
 		}
 	}
 	if g.Record == nil {
 		return known, nil
 	}
 	var err error
-	known.foreignPV, err = p.foreignPVs.find(ctx, p, g.Fact.Identity)
+	known.foreignPV, err = p.foreignPVs.find(ctx, p.Client, p.Node, g.Fact.Identity, g.present)
 	return known, err
 }
 
@@ -190,8 +194,8 @@ func (p *Provisioner) askNodes(ctx context.Context, g *gathered) (answers, error
 // that the reference implementation created, or the disk's own, without the provisioner's
 // labels and annotations. Two provisioners must not publish the same disk, and the data of
 // a volume that a provisioner cannot see must not be cleaned. If there is one, its name is
-// kept and the error is errStale.
-func (p *Provisioner) findUnmanagedPV(ctx context.Context, g *gathered) error {
+// kept and the error is decide.ErrStale.
+func (p *Provisioner) findUnmanagedPV(ctx context.Context, g *decide.Slot) error {
 	names := []string{localpv.ReferenceName(p.Node, g.Key)}
 	if g.Record != nil && g.Record.Volume != "" {
 		names = append(names, g.Record.Volume)
@@ -199,13 +203,13 @@ func (p *Provisioner) findUnmanagedPV(ctx context.Context, g *gathered) error {
 	for _, name := range names {
 		found, err := p.getPV(ctx, name)
 		if err != nil {
-			return fmt.Errorf("look for a volume of %s: %w", g.path, err)
+			return fmt.Errorf("look for a volume of %s: %w", g.Path, err)
 		}
-		if found == nil || localpv.Owned(found, p.Node) || localpv.PathOf(found) != g.path || p.ofOtherNode(found) {
+		if found == nil || localpv.Owned(found, p.Node) || localpv.PathOf(found) != g.Path || p.ofOtherNode(found) {
 			continue // a collision of 32-bit names, or this provisioner's, which the informer will show
 		}
-		p.paths.update(g.path, func(s *pathState) { s.unmanagedPV = name })
-		return errStale
+		p.paths.update(g.Path, func(s *pathState) { s.unmanagedPV = name })
+		return decide.ErrStale
 	}
 	return nil
 }
@@ -232,30 +236,4 @@ func (p *Provisioner) getPV(ctx context.Context, name string) (*corev1.Persisten
 		return nil, fmt.Errorf("get volume %s: %w", name, err)
 	}
 	return volume, nil
-}
-
-// volumeName returns the volume through which the node uses the disk.
-func (g *gathered) volumeName() string {
-	switch {
-	case g.Volume != nil:
-		return g.Volume.Name
-	case g.Record != nil:
-		return g.Record.Volume
-	default:
-		return ""
-	}
-}
-
-// mode returns the mode that the disk is or will be offered in.
-func (g *gathered) mode() disk.Mode {
-	if g.Volume != nil {
-		return g.Volume.Mode
-	}
-	if g.Record != nil && g.Record.State.Dirty() && g.Record.Mode != "" {
-		return g.Record.Mode
-	}
-	if class := g.conf.class(g.Key.Class); class != nil {
-		return disk.Mode(class.VolumeMode)
-	}
-	return disk.Filesystem
 }

@@ -35,19 +35,38 @@ func (r *recheck) next(now time.Time, last time.Duration) time.Duration {
 	return r.due.Sub(now)
 }
 
-// scheduleRecheck enqueues a path for later if it waits for something no event reports.
-func (p *Provisioner) scheduleRecheck(ctx context.Context, g *gathered, d decide.Decision) {
+// schedule enqueues a path after its action has succeeded: at once, or for later if it waits for
+// something no event reports.
+func (p *Provisioner) schedule(ctx context.Context, g *gathered, d decide.Decision) {
+	switch {
+	case g.retryAfter > 0:
+		p.queue.AddAfter(g.Path, g.retryAfter)
+		return
+	case d.Do == decide.Clean, d.Do == decide.ProveBlank:
+		return // the path is enqueued when that ends
+	}
+	p.queue.Forget(g.Path)
+	if d.Do != decide.None {
+		p.queue.Add(g.Path)
+		return
+	}
 	last := p.recheckInterval(ctx, g, d)
 	if fenced := fenceRecheck(g); fenced > 0 && (last == 0 || fenced < last) {
 		last = fenced
 	}
-	p.paths.update(g.path, func(s *pathState) {
+	p.paths.update(g.Path, func(s *pathState) {
 		if last == 0 {
 			s.recheck = recheck{}
 		} else {
-			p.queue.AddAfter(g.path, s.recheck.next(time.Now(), last))
+			p.queue.AddAfter(g.Path, s.recheck.next(time.Now(), last))
 		}
 	})
+	if g.Fact == nil && g.Volume == nil { // nothing is kept of the path
+		p.cleans.Forget(g.Path)
+		p.proofs.Stop(g.Path)
+		p.proofs.Forget(g.Path)
+		p.paths.update(g.Path, func(s *pathState) { s.unmanagedPV = "" })
+	}
 }
 
 // recheckInterval returns the longest time until a path is decided on again that waits for
@@ -82,7 +101,7 @@ func (p *Provisioner) recheckInterval(ctx context.Context, g *gathered, d decide
 	case disk.OtherNodesVolume:
 		return dataRecheckLast
 	case disk.ForeignVolume: // searched for again by the next decision
-		p.paths.update(g.path, func(s *pathState) { s.unmanagedPV = "" })
+		p.paths.update(g.Path, func(s *pathState) { s.unmanagedPV = "" })
 		return retryLast
 	case disk.InUse, disk.VolumeInUse, disk.Unreadable, disk.IOError, disk.TimedOut, disk.BadRecord:
 		return retryLast

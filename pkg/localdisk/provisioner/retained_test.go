@@ -13,6 +13,7 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/status"
 )
 
 // retain makes the class's reclaim policy Retain.
@@ -124,7 +125,7 @@ func TestAcknowledgementOfUnknownData(t *testing.T) {
 				test.change(e)
 				e.look()
 				e.annotate(wellknown.PublishRetainedAnnotation, acknowledgement)
-				e.pass(reportRecheck + progressPause + time.Minute)
+				e.pass(status.RecheckInterval + status.ProgressInterval + time.Minute)
 				e.expect("disk1", test.want)
 				if got := e.disks.cleaned(); len(got) > 0 || e.disks.read(identity) != "data" {
 					t.Errorf("cleaned %q, data %q", got, e.disks.read(identity))

@@ -25,7 +25,7 @@ func TestRemountOnABusyNode(t *testing.T) {
 		first := e.volume().UID
 		e.disks.take("disk1")
 		for range 40 {
-			poke(e.provisioner.scanner.requests)
+			e.provisioner.scanner.Request()
 			e.pass(100 * time.Millisecond)
 		}
 		e.disks.put(fact("disk1"))
@@ -35,7 +35,7 @@ func TestRemountOnABusyNode(t *testing.T) {
 		}
 		e.disks.take("disk1")
 		for range 80 {
-			poke(e.provisioner.scanner.requests)
+			e.provisioner.scanner.Request()
 			e.pass(100 * time.Millisecond)
 		}
 		if pv := e.volume(); pv != nil {
@@ -53,7 +53,7 @@ func TestScanBudget(t *testing.T) {
 		for _, most := range []int{125, 65, 65} { // in a minute each
 			e.disks.looked()
 			for range 600 {
-				poke(e.provisioner.scanner.requests)
+				e.provisioner.scanner.Request()
 				e.pass(100 * time.Millisecond)
 			}
 			if looks := e.disks.looked(); looks < most/2 || looks > most {

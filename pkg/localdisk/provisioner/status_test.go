@@ -18,6 +18,7 @@ import (
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/status"
 )
 
 // forbid rejects one kind of request.
@@ -153,25 +154,25 @@ func TestStartupTaintOfRecreatedNode(t *testing.T) {
 		}
 		e.taint()
 		e.api.count("get nodes")
-		e.pass(reportRecheck + time.Minute)
+		e.pass(status.RecheckInterval + time.Minute)
 		if got := e.taints(); len(got) != 2 {
 			t.Errorf("taints are %q, want the one that was added later", got)
 		}
 		if n := e.api.count("get nodes"); n != 2 { // one of them is the test's
-			t.Errorf("the Node was read %d times in %s, want once", n-1, reportRecheck)
+			t.Errorf("the Node was read %d times in %s, want once", n-1, status.RecheckInterval)
 		}
 
 		nodes := e.api.CoreV1().Nodes()
 		if err := nodes.Delete(context.Background(), node, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		e.pass(reportRecheck + time.Minute) // it is looked for while it is away
+		e.pass(status.RecheckInterval + time.Minute) // it is looked for while it is away
 		second := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "second"}}
 		if _, err := nodes.Create(context.Background(), second, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		e.taint()
-		e.pass(reportRecheck + time.Minute)
+		e.pass(status.RecheckInterval + time.Minute)
 		if got := e.taints(); len(got) != 1 || got[0] != "other" {
 			t.Errorf("taints are %q, want the other one", got)
 		}
@@ -298,7 +299,8 @@ func TestStateOfRemovedDisksIsDropped(t *testing.T) {
 			e.pass(time.Minute)
 		}
 		a := e.provisioner
-		kept := len(a.paths.byPath) + len(a.cleans.failed) + len(a.cleans.byPath)
+		cleans := a.cleans.Count(0)
+		kept := len(a.paths.byPath) + cleans.Queued + cleans.Running + cleans.Failed
 		if kept > 0 {
 			t.Errorf("%d states of removed disks are kept", kept)
 		}

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package provisioner
+package status
 
 import (
 	"context"
@@ -14,66 +14,60 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/diskreports"
 )
 
 const (
+	// retryMax is the longest time between two attempts that failed.
+	retryMax = 2 * time.Minute
 	// reportPause is the least time between two versions of the report, so that a node that
 	// publishes a hundred disks at once does not write it a hundred times.
 	reportPause = time.Second
-	// progressPause is the time between two versions that differ only in the progress of
+	// ProgressInterval is the time between two versions that differ only in the progress of
 	// cleans.
-	progressPause = 30 * time.Second
-	// reportRecheck is how often the report is checked to still exist, and to have the
+	ProgressInterval = 30 * time.Second
+	// RecheckInterval is how often the report is checked to still exist, and to have the
 	// conditions that were written.
-	reportRecheck = 10 * time.Minute
+	RecheckInterval = 10 * time.Minute
 	// reportGrace is how long writes of the report may fail before the provisioner is not
 	// ready, since the report is outdated.
 	reportGrace = time.Minute
 )
 
-// Reports is a client for LocalDiskReports; see NewReports.
+// Reports reads and writes LocalDiskReports.
 type Reports interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*stowage.LocalDiskReport, error)
 	Create(ctx context.Context, report *stowage.LocalDiskReport, opts metav1.CreateOptions) (*stowage.LocalDiskReport, error)
 	UpdateStatus(ctx context.Context, report *stowage.LocalDiskReport, opts metav1.UpdateOptions) (*stowage.LocalDiskReport, error)
-	List(ctx context.Context, opts metav1.ListOptions) (*stowage.LocalDiskReportList, error)
-	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// NewReports returns a client for LocalDiskReports.
-func NewReports(config *rest.Config) (Reports, error) {
-	return diskreports.NewClient(config)
-}
-
-// run writes the report when it has changed or was deleted, and removes the startup taint.
-func (r *statusReporter) run(ctx context.Context) {
+// Run writes the report when it has changed or was deleted, and removes the startup taint.
+func (r *Reporter) Run(ctx context.Context) {
 	var written []stowage.LocalDiskReportStatus
 	wait, found := time.Duration(0), time.Now()
 	for {
-		timer := time.NewTimer(progressPause)
+		timer := time.NewTimer(ProgressInterval)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		case <-r.changed:
 		case <-timer.C:
-			if !r.provisioner.cleans.any() && !r.provisioner.proofs.any() && wait == 0 && time.Since(found) < reportRecheck {
+			if !r.cleans.Running() && !r.proofs.Running() && wait == 0 && time.Since(found) < RecheckInterval {
 				continue
 			}
 		}
 		timer.Stop()
-		if !sleep(ctx, max(reportPause, wait)) {
+		select {
+		case <-ctx.Done():
 			return
+		case <-time.After(max(reportPause, wait)):
 		}
 		r.measure()
 		var lost, failed error
-		if time.Since(found) >= reportRecheck {
+		if time.Since(found) >= RecheckInterval {
 			if written, lost = r.checkWritten(ctx, written); lost == nil {
 				found = time.Now()
 				r.cleared.checked = false
@@ -88,14 +82,14 @@ func (r *statusReporter) run(ctx context.Context) {
 			wait = 0
 		} else if ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to write the report or to remove the startup taint; retrying")
-			wait = min(2*wait+reportPause, retryLast)
-			r.poke()
+			wait = min(2*wait+reportPause, retryMax)
+			r.Changed()
 		}
 	}
 }
 
 // attempted records whether the report could be written.
-func (r *statusReporter) attempted(ctx context.Context, err error) {
+func (r *Reporter) attempted(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -111,12 +105,12 @@ func (r *statusReporter) attempted(ctx context.Context, err error) {
 	r.problem = err
 }
 
-// unwritten returns an error if the report was never written, or not for reportGrace.
-func (r *statusReporter) unwritten() error {
+// Unwritten returns an error if the report was never written, or not for reportGrace.
+func (r *Reporter) Unwritten() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.provisioner.Reports == nil:
+	case r.Reports == nil:
 		return nil
 	case r.problem == nil && r.reported.IsZero():
 		return errors.New("the node's report has not been written yet")
@@ -128,14 +122,14 @@ func (r *statusReporter) unwritten() error {
 }
 
 // rewrite requests a write of the first page, even if it has not changed here.
-func (r *statusReporter) rewrite() {
+func (r *Reporter) rewrite() {
 	r.mu.Lock()
 	r.outdated = true
 	r.mu.Unlock()
-	r.poke()
+	r.Changed()
 }
 
-func (r *statusReporter) takeOutdated() bool {
+func (r *Reporter) takeOutdated() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	was := r.outdated
@@ -144,16 +138,16 @@ func (r *statusReporter) takeOutdated() bool {
 }
 
 // checkWritten returns the pages that still exist: all that were written, or none.
-func (r *statusReporter) checkWritten(ctx context.Context, written []stowage.LocalDiskReportStatus) ([]stowage.LocalDiskReportStatus, error) {
+func (r *Reporter) checkWritten(ctx context.Context, written []stowage.LocalDiskReportStatus) ([]stowage.LocalDiskReportStatus, error) {
 	for i := range written {
-		report, err := r.provisioner.Reports.Get(ctx, stowage.PageName(r.provisioner.Node, int32(i+1)), metav1.GetOptions{})
+		report, err := r.Reports.Get(ctx, stowage.PageName(r.Node, int32(i+1)), metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil, nil
 		case err != nil:
 			return written, fmt.Errorf("check the report: %w", err)
-		case i == 0 && report.Spec.NodeName == r.provisioner.Node:
-			r.provisioner.readAnnotations(ctx, report)
+		case i == 0 && report.Spec.NodeName == r.Node:
+			r.Provisioner.ReadAnnotations(ctx, report)
 			if outdated(report) {
 				written[0] = stowage.LocalDiskReportStatus{}
 			}
@@ -172,8 +166,8 @@ func outdated(report *stowage.LocalDiskReport) bool {
 
 // write writes the pages that differ from the last version, and returns the current version,
 // also with an error.
-func (r *statusReporter) write(ctx context.Context, written []stowage.LocalDiskReportStatus) ([]stowage.LocalDiskReportStatus, error) {
-	if r.provisioner.Reports == nil {
+func (r *Reporter) write(ctx context.Context, written []stowage.LocalDiskReportStatus) ([]stowage.LocalDiskReportStatus, error) {
+	if r.Reports == nil {
 		return nil, nil
 	}
 	pages := r.pages()
@@ -206,12 +200,12 @@ func (r *statusReporter) write(ctx context.Context, written []stowage.LocalDiskR
 
 // leftovers returns how many pages of a former provisioner exist in addition to those that are
 // needed.
-func (r *statusReporter) leftovers(ctx context.Context, pages int) (int, error) {
+func (r *Reporter) leftovers(ctx context.Context, pages int) (int, error) {
 	for more := 0; ; more++ {
-		name := stowage.PageName(r.provisioner.Node, int32(pages+more+1))
-		report, err := r.provisioner.Reports.Get(ctx, name, metav1.GetOptions{})
+		name := stowage.PageName(r.Node, int32(pages+more+1))
+		report, err := r.Reports.Get(ctx, name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err), err == nil && report.Spec.NodeName != r.provisioner.Node:
+		case apierrors.IsNotFound(err), err == nil && report.Spec.NodeName != r.Node:
 			return more, nil
 		case err != nil:
 			return 0, fmt.Errorf("get LocalDiskReport %s: %w", name, err)
@@ -226,23 +220,23 @@ func same(a, b *stowage.LocalDiskReportStatus) bool {
 	return equality.Semantic.DeepEqual(x, y)
 }
 
-func (r *statusReporter) writePage(ctx context.Context, page int32, status *stowage.LocalDiskReportStatus) error {
-	name := stowage.PageName(r.provisioner.Node, page)
-	report, err := r.provisioner.Reports.Get(ctx, name, metav1.GetOptions{})
+func (r *Reporter) writePage(ctx context.Context, page int32, status *stowage.LocalDiskReportStatus) error {
+	name := stowage.PageName(r.Node, page)
+	report, err := r.Reports.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		report, err = r.provisioner.Reports.Create(ctx, &stowage.LocalDiskReport{
+		report, err = r.Reports.Create(ctx, &stowage.LocalDiskReport{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       stowage.LocalDiskReportSpec{NodeName: r.provisioner.Node, Page: page},
+			Spec:       stowage.LocalDiskReportSpec{NodeName: r.Node, Page: page},
 		}, metav1.CreateOptions{})
 	}
 	if err != nil {
 		return fmt.Errorf("get or create LocalDiskReport %s: %w", name, err)
 	}
-	if report.Spec.NodeName != r.provisioner.Node {
+	if report.Spec.NodeName != r.Node {
 		return fmt.Errorf("update LocalDiskReport %s: it is of node %s", name, report.Spec.NodeName)
 	}
 	if page == 1 {
-		r.provisioner.readAnnotations(ctx, report)
+		r.Provisioner.ReadAnnotations(ctx, report)
 	}
 	now := metav1.Now()
 	status.LastTransitionTime = &now
@@ -250,7 +244,7 @@ func (r *statusReporter) writePage(ctx context.Context, page int32, status *stow
 	report.Status = *status
 	report.Status.Jobs = before.Jobs // written by the controller
 	report.Status.Conditions = renewed(before.Conditions, status.Conditions, report.Generation)
-	if _, err := r.provisioner.Reports.UpdateStatus(ctx, report, metav1.UpdateOptions{}); err != nil {
+	if _, err := r.Reports.UpdateStatus(ctx, report, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("update LocalDiskReport %s: %w", name, err)
 	}
 	return nil

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package provisioner
+package status
 
 import (
 	"context"
@@ -32,22 +32,21 @@ type clearedNode struct {
 // not to be, and the volumes whose disks are missing are marked: before that, pods would be
 // placed on nodes whose volumes are known already, or be mounted a wrong disk. A taint that
 // returns to a Node afterwards belongs to another component.
-func (r *statusReporter) removeTaint(ctx context.Context) error {
-	p := r.provisioner
-	conf := p.current()
-	if !conf.RemoveNodeNotReadyTaint || r.cleared.checked || !r.allDecided() {
+func (r *Reporter) removeTaint(ctx context.Context) error {
+	settings := r.Settings()
+	if !settings.RemoveNodeNotReadyTaint || r.cleared.checked || !r.Provisioner.AllDecided() {
 		return nil
 	}
-	node, err := p.Client.CoreV1().Nodes().Get(ctx, p.Node, metav1.GetOptions{})
+	node, err := r.Client.CoreV1().Nodes().Get(ctx, r.Node, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && r.cleared.uid != "":
 		r.cleared.checked = true // it may exist at the next check
 		return nil
 	case err != nil:
-		return fmt.Errorf("remove the startup taint: get node %s: %w", p.Node, err)
+		return fmt.Errorf("remove the startup taint: get node %s: %w", r.Node, err)
 	}
 	if node.UID != r.cleared.uid {
-		if err := p.untaint(ctx, node, conf.NodeNotReadyTaintKey); err != nil {
+		if err := r.untaint(ctx, node, settings.NodeNotReadyTaintKey); err != nil {
 			return fmt.Errorf("remove the startup taint: %w", err)
 		}
 	}
@@ -55,31 +54,9 @@ func (r *statusReporter) removeTaint(ctx context.Context) error {
 	return nil
 }
 
-// allDecided reports whether every disk and every volume has been decided on.
-func (r *statusReporter) allDecided() bool {
-	p := r.provisioner
-	if p.checkReads("") != nil {
-		return false
-	}
-	volumes := p.volumes.GetStore().List()
-	p.paths.mu.Lock()
-	defer p.paths.mu.Unlock()
-	for _, volume := range volumes {
-		if path := pathOf(volume); path != "" && (p.paths.byPath[path] == nil || !p.paths.byPath[path].entry.decided()) {
-			return false
-		}
-	}
-	for _, s := range p.paths.byPath {
-		if fact := s.observed.fact; fact != nil && fact.Problem == nil && !s.entry.decided() {
-			return false
-		}
-	}
-	return true
-}
-
-// decided reports whether a path is past its first publication, and the mark of its volume,
+// Decided reports whether a path is past its first publication, and the mark of its volume,
 // if it has one, is up to date. A disk that is Bound and Missing may be missing for a moment.
-func (e *entry) decided() bool {
+func (e *Entry) Decided() bool {
 	switch {
 	case e == nil, e.marking:
 		return false
@@ -91,7 +68,7 @@ func (e *entry) decided() bool {
 }
 
 // untaint removes one taint from the node, if it has it.
-func (p *Provisioner) untaint(ctx context.Context, node *corev1.Node, key string) error {
+func (r *Reporter) untaint(ctx context.Context, node *corev1.Node, key string) error {
 	kept := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == key })
 	if len(kept) == len(node.Spec.Taints) {
 		return nil
@@ -101,11 +78,11 @@ func (p *Provisioner) untaint(ctx context.Context, node *corev1.Node, key string
 		"spec":     map[string]any{"taints": kept},
 	})
 	if err != nil {
-		return fmt.Errorf("patch node %s: %w", p.Node, err)
+		return fmt.Errorf("patch node %s: %w", r.Node, err)
 	}
-	if _, err := p.Client.CoreV1().Nodes().Patch(ctx, p.Node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("patch node %s: %w", p.Node, err)
+	if _, err := r.Client.CoreV1().Nodes().Patch(ctx, r.Node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("patch node %s: %w", r.Node, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Removed the startup taint of the node", logkeys.Node, klog.KRef("", p.Node), "taint", key)
+	klog.FromContext(ctx).V(2).Info("Removed the startup taint of the node", logkeys.Node, klog.KRef("", r.Node), "taint", key)
 	return nil
 }

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package provisioner
+package status
 
 import (
 	"fmt"
@@ -14,11 +14,12 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/metrics"
 )
 
 // pages returns the report as it should be.
-func (r *statusReporter) pages() []stowage.LocalDiskReportStatus {
-	entries := r.all()
+func (r *Reporter) pages() []stowage.LocalDiskReportStatus {
+	entries := r.Entries()
 	lists, truncated := stowage.Pages(entries)
 	pages := make([]stowage.LocalDiskReportStatus, len(lists))
 	for i := range lists {
@@ -32,7 +33,7 @@ func (r *statusReporter) pages() []stowage.LocalDiskReportStatus {
 }
 
 // summarize counts entries, and adds up what their volumes offer.
-func (r *statusReporter) summarize(entries []stowage.Entry) stowage.Summary {
+func (r *Reporter) summarize(entries []stowage.Entry) stowage.Summary {
 	summary := stowage.Summarize(entries)
 	summary.Capacity, summary.Free = *resource.NewQuantity(0, resource.BinarySI), *resource.NewQuantity(0, resource.BinarySI)
 	for i := range entries {
@@ -50,9 +51,9 @@ func (r *statusReporter) summarize(entries []stowage.Entry) stowage.Summary {
 }
 
 // conditions describe the provisioner as a whole. They have no times and no generation.
-func (r *statusReporter) conditions(entries []stowage.Entry) []metav1.Condition {
+func (r *Reporter) conditions(entries []stowage.Entry) []metav1.Condition {
 	ready := metav1.Condition{Type: stowage.ConditionReady, Status: metav1.ConditionTrue, Reason: "DirectoriesRead"}
-	if err := r.provisioner.checkReads(""); err != nil {
+	if err := r.Provisioner.CheckReads(""); err != nil {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "DirectoriesNotRead", stowage.FitMessage(err.Error())
 	}
 	r.mu.Lock()
@@ -83,35 +84,28 @@ func disksHealthy(entries []stowage.Entry) metav1.Condition {
 	return c
 }
 
-// all returns the entries, with the progress of cleans and blank proofs.
-func (r *statusReporter) all() []stowage.Entry {
-	paths := r.provisioner.paths
-	paths.mu.Lock()
-	defer paths.mu.Unlock()
+// Entries returns the entries, sorted by path, with the progress of cleans and blank proofs.
+func (r *Reporter) Entries() []stowage.Entry {
+	entries := r.Paths.Entries()
 	var all []stowage.Entry
-	for _, path := range slices.Sorted(maps.Keys(paths.byPath)) {
-		if paths.byPath[path].entry == nil {
-			continue
-		}
-		e := paths.byPath[path].entry.Entry
-		e.Cleaning, e.BlankProof = r.provisioner.cleans.describe(path), r.provisioner.proofs.describe(path)
+	for _, path := range slices.Sorted(maps.Keys(entries)) {
+		e := entries[path].Entry
+		e.Cleaning, e.BlankProof = r.cleans.Describe(path), r.proofs.Describe(path)
 		all = append(all, e)
 	}
 	return all
 }
 
 // classes are the states of the configured classes.
-func (r *statusReporter) classes() []stowage.ClassStatus {
-	p := r.provisioner
-	conf := p.current()
-	p.paths.mu.Lock()
-	defer p.paths.mu.Unlock()
+func (r *Reporter) classes() []stowage.ClassStatus {
+	settings := r.Settings()
 	var all []stowage.ClassStatus
-	for _, name := range slices.Sorted(maps.Keys(conf.Classes)) {
-		status := stowage.ClassStatus{Name: name, HostDir: conf.Classes[name].HostDir, Ready: p.paths.read[name]}
-		if problem := p.paths.trouble[name]; problem != nil {
+	for _, name := range slices.Sorted(maps.Keys(settings.Classes)) {
+		read, problem := r.Paths.Directory(name)
+		status := stowage.ClassStatus{Name: name, HostDir: settings.Classes[name].HostDir, Ready: read}
+		if problem != nil {
 			status.Reason, status.Message = string(problem.Reason), problem.Message
-		} else if _, err := p.factory.Storage().V1().StorageClasses().Lister().Get(name); err != nil {
+		} else if _, err := r.Classes.Get(name); err != nil {
 			status.Ready, status.Reason, status.Message = false, string(disk.ClassMissing), fmt.Sprintf("there is no StorageClass %q", name)
 		}
 		all = append(all, status)
@@ -121,16 +115,15 @@ func (r *statusReporter) classes() []stowage.ClassStatus {
 
 // tombstones are the disks that are dirty and have no volume. A record of another cluster is
 // retained, and never has a volume here: one of the same name is another volume.
-func (r *statusReporter) tombstones() []stowage.Tombstone {
-	p := r.provisioner
+func (r *Reporter) tombstones() []stowage.Tombstone {
 	var all []stowage.Tombstone
-	for _, record := range p.Records.All() {
+	for _, record := range r.Records.All() {
 		switch {
 		case !record.State.Dirty():
 			continue
-		case record.Cluster != p.Cluster:
+		case record.Cluster != r.Cluster():
 			record.State = disk.Retained
-		case record.Volume != "" && p.volumes.get(record.Volume) != nil:
+		case record.Volume != "" && r.Volume(record.Volume) != nil:
 			continue
 		}
 		all = append(all, stowage.Tombstone{
@@ -139,4 +132,40 @@ func (r *statusReporter) tombstones() []stowage.Tombstone {
 		})
 	}
 	return stowage.Tombstones(all)
+}
+
+// measure updates the gauges.
+func (r *Reporter) measure() {
+	var disks []metrics.Disk
+	for _, e := range r.Entries() {
+		mode := metrics.VolumeMode(e.Mode)
+		if mode == "" {
+			mode = metrics.ModeFilesystem
+		}
+		disks = append(disks, metrics.Disk{
+			Class: e.Class, Mode: mode, State: metrics.DiskState(e.State), Reason: metrics.SkipReason(e.Reason), Bytes: r.bytes(&e), Published: e.Volume != "",
+		})
+	}
+	metrics.SetDisks(disks)
+	metrics.SetCleans(r.cleans.Count(disksReleasing(disks)))
+	metrics.SetBlankProofs(r.proofs.Count())
+}
+
+// bytes returns the capacity of an entry's volume, or the size of a disk without one.
+func (r *Reporter) bytes(e *stowage.Entry) int64 {
+	if volume := r.Volume(e.Volume); volume != nil { // offers less than the size of the disk
+		return volume.Spec.Capacity.Storage().Value()
+	}
+	return e.Bytes
+}
+
+// disksReleasing counts the volumes whose disks are being reclaimed.
+func disksReleasing(disks []metrics.Disk) int {
+	n := 0
+	for _, d := range disks {
+		if d.Published && d.State == metrics.DiskState(stowage.EntryCleaning) {
+			n++
+		}
+	}
+	return n
 }

@@ -9,12 +9,16 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/pager"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // tombstoneIndex finds the tombstones of all nodes: disks whose volume the controller has
@@ -68,26 +72,50 @@ func overrides(tombstone *stowage.Tombstone, record *disk.Record) bool {
 	return tombstone.State == stowage.TombstoneRetained
 }
 
-// restoreFromTombstone records what the controller decided about a disk whose volume was lost:
-// the disk is cleaned, as if a clean had started, or its data is retained.
-func (p *Provisioner) restoreFromTombstone(ctx context.Context, g *gathered, tombstone *stowage.Tombstone) error {
-	record := disk.Record{
-		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.path, Kind: g.Fact.Kind, State: disk.Cleaning, Policy: disk.Delete,
-		Cluster: p.Cluster, Phase: disk.PhaseReleased, Volume: tombstone.Volume, UID: tombstone.VolumeUID,
-		Generation: max(tombstone.Generation, firstGeneration(g.conf.class(g.Key.Class), g.since)),
+// foreignPVs finds volumes of other nodes that have a disk of this node. It lists the volumes
+// of all nodes, so it is used only for disks that this node had before, has no volume of, and
+// is about to clean or to publish. Calls during a list share the next one.
+type foreignPVs struct {
+	mu sync.Mutex
+	// found has a volume, or an empty string, for each disk that was attached when the list
+	// started at listed.
+	found  map[disk.Identity]string
+	listed time.Time
+}
+
+// find names a volume of another node that has the disk, as of the call or later; empty if
+// there is none.
+func (f *foreignPVs) find(ctx context.Context, client kubernetes.Interface, node string, identity disk.Identity, present map[disk.Identity]bool) (string, error) {
+	called := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if volume, listed := f.found[identity]; listed && f.listed.After(called) {
+		return volume, nil
 	}
-	if r := g.Record; r != nil && r.UID == tombstone.VolumeUID { // what only this node knows
-		record.Mode, record.Root = r.Mode, r.Root
+	found := map[disk.Identity]string{identity: ""}
+	for attached := range present {
+		found[attached] = ""
 	}
-	if tombstone.State == stowage.TombstoneRetained {
-		record.State, record.Policy = disk.Retained, disk.Retain
+	delete(found, "")
+	started := time.Now()
+	volumes := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return client.CoreV1().PersistentVolumes().List(ctx, options)
+	})
+	others := fmt.Sprintf("%s,%[1]s!=%s", wellknown.NodeLabel, localpv.NodeHash(node))
+	err := volumes.EachListItemWithAlloc(ctx, metav1.ListOptions{LabelSelector: others}, func(object runtime.Object) error {
+		volume, ok := object.(*corev1.PersistentVolume)
+		if !ok {
+			return fmt.Errorf("a list of volumes has a %T", object)
+		}
+		id := disk.Identity(volume.Annotations[wellknown.DiskIdentityAnnotation])
+		if _, attached := found[id]; attached {
+			found[id] = fmt.Sprintf("volume %s of node %s", volume.Name, volume.Annotations[wellknown.NodeNameAnnotation])
+		}
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("list the volumes of all nodes: %w", err)
 	}
-	if record.UID == "" { // written by hand: the value matches no volume
-		record.UID = "unknown"
-	}
-	if err := p.Records.Put(record); err != nil {
-		return err
-	}
-	klog.FromContext(ctx).V(2).Info("Restored the record of a disk from a tombstone", "path", g.path, "volume", tombstone.Volume, "state", record.State)
-	return nil
+	f.found, f.listed = found, started
+	return found[identity], nil
 }

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package provisioner
+package status
 
 import (
 	"context"
@@ -20,11 +20,11 @@ import (
 // Heartbeats renews the node's Lease until ctx ends. Without that the controller sets condition
 // Ready of the report to Unknown, so the report is written again after a heartbeat that may have
 // been too late: after the first one, one that failed, or a long pause.
-func (p *Provisioner) Heartbeats(ctx context.Context) {
+func (r *Reporter) Heartbeats(ctx context.Context) {
 	var lease *coordinationv1.Lease
 	failed := false
 	for renewed := time.Now(); ; {
-		next, err := p.heartbeat(ctx, lease)
+		next, err := r.heartbeat(ctx, lease)
 		if ctx.Err() != nil {
 			return
 		}
@@ -33,62 +33,64 @@ func (p *Provisioner) Heartbeats(ctx context.Context) {
 		}
 		if err == nil {
 			if lease == nil || time.Since(renewed) > diskreports.HeartbeatDuration/2 {
-				p.status.rewrite()
+				r.rewrite()
 			}
 			renewed = time.Now()
 		}
 		lease, failed = next, err != nil
-		if !sleep(ctx, wait.Jitter(diskreports.HeartbeatInterval, 0.1)) {
+		select {
+		case <-ctx.Done():
 			return
+		case <-time.After(wait.Jitter(diskreports.HeartbeatInterval, 0.1)):
 		}
 	}
 }
 
 // heartbeat renews the Lease, which is nil if it is not known. It returns the Lease as written,
 // or nil with an error.
-func (p *Provisioner) heartbeat(ctx context.Context, last *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (r *Reporter) heartbeat(ctx context.Context, last *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, diskreports.HeartbeatInterval)
 	defer cancel()
-	leases := p.Client.CoordinationV1().Leases(diskreports.HeartbeatNamespace)
+	leases := r.Client.CoordinationV1().Leases(diskreports.HeartbeatNamespace)
 	if last == nil {
 		var err error
-		last, err = leases.Get(ctx, p.Node, metav1.GetOptions{})
+		last, err = leases.Get(ctx, r.Node, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return p.firstHeartbeat(ctx)
+			return r.firstHeartbeat(ctx)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("get Lease %s/%s: %w", diskreports.HeartbeatNamespace, p.Node, err)
+			return nil, fmt.Errorf("get Lease %s/%s: %w", diskreports.HeartbeatNamespace, r.Node, err)
 		}
 	}
 	lease := last.DeepCopy()
-	lease.Spec = p.leaseSpec()
+	lease.Spec = r.leaseSpec()
 	renewed, err := leases.Update(ctx, lease, metav1.UpdateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("update Lease %s/%s: %w", diskreports.HeartbeatNamespace, p.Node, err)
+		return nil, fmt.Errorf("update Lease %s/%s: %w", diskreports.HeartbeatNamespace, r.Node, err)
 	}
 	return renewed, nil
 }
 
 // firstHeartbeat creates the Lease. It is deleted with the Node.
-func (p *Provisioner) firstHeartbeat(ctx context.Context) (*coordinationv1.Lease, error) {
-	node, err := p.Client.CoreV1().Nodes().Get(ctx, p.Node, metav1.GetOptions{})
+func (r *Reporter) firstHeartbeat(ctx context.Context) (*coordinationv1.Lease, error) {
+	node, err := r.Client.CoreV1().Nodes().Get(ctx, r.Node, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("get node %s: %w", p.Node, err)
+		return nil, fmt.Errorf("get node %s: %w", r.Node, err)
 	}
-	lease, err := p.Client.CoordinationV1().Leases(diskreports.HeartbeatNamespace).Create(ctx, &coordinationv1.Lease{
+	lease, err := r.Client.CoordinationV1().Leases(diskreports.HeartbeatNamespace).Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: p.Node, Namespace: diskreports.HeartbeatNamespace,
+			Name: r.Node, Namespace: diskreports.HeartbeatNamespace,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
 		},
-		Spec: p.leaseSpec(),
+		Spec: r.leaseSpec(),
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("create Lease %s/%s: %w", diskreports.HeartbeatNamespace, p.Node, err)
+		return nil, fmt.Errorf("create Lease %s/%s: %w", diskreports.HeartbeatNamespace, r.Node, err)
 	}
 	return lease, nil
 }
 
-func (p *Provisioner) leaseSpec() coordinationv1.LeaseSpec {
+func (r *Reporter) leaseSpec() coordinationv1.LeaseSpec {
 	now, seconds := metav1.NowMicro(), int32(diskreports.HeartbeatDuration/time.Second)
-	return coordinationv1.LeaseSpec{HolderIdentity: &p.Node, LeaseDurationSeconds: &seconds, RenewTime: &now}
+	return coordinationv1.LeaseSpec{HolderIdentity: &r.Node, LeaseDurationSeconds: &seconds, RenewTime: &now}
 }

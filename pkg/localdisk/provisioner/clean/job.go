@@ -1,13 +1,12 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package provisioner
+package clean
 
 import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -47,24 +46,21 @@ type Tickets interface {
 	Withdraw(identity disk.Identity) error
 }
 
-func (c *cleans) cleaner(job *clean) Cleaner {
-	if job.byJob {
-		return &jobCleaner{Provisioner: c.provisioner, job: job}
-	}
-	return c.provisioner.Cleaner
+// Reports lists and watches LocalDiskReports.
+type Reports interface {
+	List(ctx context.Context, opts metav1.ListOptions) (*stowage.LocalDiskReportList, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
 // jobCleaner cleans a disk by a Job: it requests one in the node's report, and waits for the
 // controller's answer there. It trusts the answer only that the Job has ended, and checks
 // itself whether the disk is clean.
 type jobCleaner struct {
-	*Provisioner
+	*Cleans
 	job *clean
 }
 
-var _ Cleaner = (*jobCleaner)(nil)
-
-// Clean implements Cleaner. If ctx is cancelled the Job continues, and the next provisioner
+// Clean has the contract of Cleaner.Clean. If ctx is cancelled the Job continues, and the next provisioner
 // finds it; if the deadline is exceeded the request is removed.
 func (c *jobCleaner) Clean(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error {
 	if err := c.idle(ctx, request); err != nil {
@@ -96,11 +92,6 @@ func (c *jobCleaner) Clean(ctx context.Context, request disk.CleanRequest, progr
 	return c.conclude(ctx, request, answer)
 }
 
-// Restore implements Cleaner.
-func (c *jobCleaner) Restore(ctx context.Context, fact disk.Fact, root json.RawMessage) error {
-	return c.Cleaner.Restore(ctx, fact, root)
-}
-
 // idle returns an error if the disk is in use. The Job cannot see all users on the node.
 func (c *jobCleaner) idle(ctx context.Context, request disk.CleanRequest) error {
 	users, err := c.Inspector.Users(ctx, request.Target, request.Volume)
@@ -127,28 +118,45 @@ func (c *jobCleaner) attempt(identity disk.Identity) (string, error) {
 
 // request adds a request to the report; nil removes it.
 func (c *jobCleaner) request(request *stowage.CleaningRequest) {
-	c.cleans.mu.Lock()
+	c.mu.Lock()
 	c.job.request = request
-	c.cleans.mu.Unlock()
-	c.status.poke()
+	c.mu.Unlock()
+	c.Status.Changed()
 }
 
 // await waits for the end of an attempt, and reports why it does not progress.
 func (c *jobCleaner) await(ctx context.Context, attempt string) (stowage.CleaningJob, error) {
 	var final stowage.CleaningJob
-	status := &jobStatus{status: c.status, job: c.job}
-	timer := time.AfterFunc(jobAnswerTimeout, status.unanswered)
+	var mu sync.Mutex // for answered, and while a problem is reported
+	answered := false
+	report := func(problem *disk.Problem) {
+		c.Status.Decided(c.job.Slot, decide.Decision{Do: decide.None, State: stowage.EntryCleaning, Problem: problem})
+	}
+	timer := time.AfterFunc(jobAnswerTimeout, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !answered {
+			report(disk.Problemf(disk.JobWaiting, "no controller has created the cleaning Job for %s: check that stowage-controller runs with cleaning Jobs, or set useJobForCleaning to false", jobAnswerTimeout))
+		}
+	})
 	defer timer.Stop()
 	_, err := watchtools.UntilWithSync(ctx, c.ownReport(), &stowage.LocalDiskReport{}, nil, func(event watch.Event) (bool, error) {
-		report, ok := event.Object.(*stowage.LocalDiskReport)
-		if !ok || event.Type == watch.Deleted || report.Spec.NodeName != c.Node {
+		page, ok := event.Object.(*stowage.LocalDiskReport)
+		if !ok || event.Type == watch.Deleted || page.Spec.NodeName != c.Node {
 			return false, nil
 		}
-		for _, answer := range report.Status.Jobs {
-			if answer.Path == c.job.path && answer.Attempt == attempt {
-				status.update(answer)
-				final = answer
+		mu.Lock()
+		defer mu.Unlock()
+		for _, answer := range page.Status.Jobs {
+			if answer.Path != c.job.Path || answer.Attempt != attempt {
+				continue
 			}
+			answered, final = true, answer
+			var problem *disk.Problem
+			if answer.Reason != "" && !answer.Final() {
+				problem = disk.Problemf(disk.JobWaiting, "%s: %s", answer.Reason, answer.Message)
+			}
+			report(problem)
 		}
 		return final.Final(), nil
 	})
@@ -176,7 +184,7 @@ func (c *jobCleaner) ownReport() cache.ListerWatcher {
 // conclude returns an error unless the disk is clean. It does not trust that a Job succeeded,
 // and restores the root, which requests do not contain.
 func (c *jobCleaner) conclude(ctx context.Context, request disk.CleanRequest, answer stowage.CleaningJob) error {
-	klog.FromContext(ctx).V(2).Info("Cleaning Job ended", "path", c.job.path, logkeys.Volume, klog.KRef("", request.Volume),
+	klog.FromContext(ctx).V(2).Info("Cleaning Job ended", "path", c.job.Path, logkeys.Volume, klog.KRef("", request.Volume),
 		"job", answer.Job, "state", answer.State, logkeys.Reason, answer.Reason, "message", answer.Message)
 	switch {
 	case answer.State == stowage.CleaningJobRefused:
@@ -186,7 +194,7 @@ func (c *jobCleaner) conclude(ctx context.Context, request disk.CleanRequest, an
 	case answer.State != stowage.CleaningJobSucceeded:
 		return disk.Problemf(disk.CleanFailed, "Job %s: %s (%s)", answer.Job, answer.Message, answer.Reason)
 	}
-	if err := c.Restore(ctx, request.Target, request.Root); err != nil {
+	if err := c.Cleaner.Restore(ctx, request.Target, request.Root); err != nil {
 		return err
 	}
 	content, found, err := c.Inspector.Cleaned(ctx, request.Target, request.Mode)
@@ -198,48 +206,4 @@ func (c *jobCleaner) conclude(ctx context.Context, request disk.CleanRequest, an
 	default:
 		return nil
 	}
-}
-
-// jobStatus reports why a Job does not progress.
-type jobStatus struct {
-	status *statusReporter
-	job    *clean
-
-	mu       sync.Mutex
-	answered bool
-	problem  string
-}
-
-// update reports an answer.
-func (s *jobStatus) update(answer stowage.CleaningJob) {
-	var problem *disk.Problem
-	if answer.Reason != "" && !answer.Final() {
-		problem = disk.Problemf(disk.JobWaiting, "%s: %s", answer.Reason, answer.Message)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answered = true
-	s.report(problem)
-}
-
-// unanswered reports that there is no answer.
-func (s *jobStatus) unanswered() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.answered {
-		s.report(disk.Problemf(disk.JobWaiting, "no controller has created the cleaning Job for %s: check that stowage-controller runs with cleaning Jobs, or set useJobForCleaning to false", jobAnswerTimeout))
-	}
-}
-
-// report reports a problem that is new. The caller holds mu.
-func (s *jobStatus) report(problem *disk.Problem) {
-	text := ""
-	if problem != nil {
-		text = problem.Error()
-	}
-	if text == s.problem {
-		return
-	}
-	s.problem = text
-	s.status.decided(s.job.gathered, decide.Decision{Do: decide.None, State: stowage.EntryCleaning, Problem: problem})
 }

@@ -18,10 +18,10 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// protection is the finalizer that every volume has from the cluster itself.
+// protection is the finalizer that the API server adds to every volume.
 const protection = "kubernetes.io/pv-protection"
 
-// view is what volumes are judged by.
+// view is what volumes are evaluated against.
 type view struct {
 	classes     map[string]provisioner.Class
 	directories map[string]string
@@ -33,8 +33,8 @@ type view struct {
 	jobs    map[types.UID]string
 }
 
-// judge decides about a volume; false if it is not concerned.
-func (v *view) judge(pv *corev1.PersistentVolume) (Candidate, bool) {
+// evaluate decides about a volume; false if the migration does not concern it.
+func (v *view) evaluate(pv *corev1.PersistentVolume) (Candidate, bool) {
 	volume, problem := localpv.VolumeOf(pv, v.directories)
 	c := Candidate{Volume: pv.Name, Node: v.nodeOf(pv), Class: volume.Key.Class, Path: volume.HostPath, Phase: pv.Status.Phase, Verdict: Leave, object: pv}
 	origin, adopted := origin(pv)
@@ -49,7 +49,7 @@ func (v *view) judge(pv *corev1.PersistentVolume) (Candidate, bool) {
 	case adopted, problem != nil, strings.HasPrefix(origin, localpv.ProvisionedBy("")), !localpv.Configured(&volume, v.directories):
 		return c, false
 	default:
-		c.Why = fmt.Sprintf("the reference did not make it (%s is %q), and the provisioner would publish its disk once more: take the disk out of %s, or delete the volume", localpv.ProvisionedByAnnotation, origin, path.Dir(c.Path))
+		c.Why = fmt.Sprintf("the reference did not create it (%s is %q), and the provisioner would publish its disk a second time: remove the disk from %s, or delete the volume", localpv.ProvisionedByAnnotation, origin, path.Dir(c.Path))
 		return c, true
 	}
 	if problem != nil {
@@ -105,7 +105,7 @@ func (v *view) reject(pv *corev1.PersistentVolume, volume *disk.Volume, origin s
 		return fmt.Sprintf("the reference's job %s still cleans it: wait for it to end, or delete it", job)
 	}
 	if pod := v.running[v.nodeOf(pv)]; pod != "" {
-		return fmt.Sprintf("the reference still runs on the node (pod %s): take it away there first", pod)
+		return fmt.Sprintf("the reference still runs on the node (pod %s): remove it from the node first", pod)
 	}
 	return ""
 }
@@ -113,15 +113,15 @@ func (v *view) reject(pv *corev1.PersistentVolume, volume *disk.Volume, origin s
 func (v *view) rejectNode(pv *corev1.PersistentVolume, origin string) string {
 	host, ok := hostOf(pv)
 	if !ok {
-		return fmt.Sprintf("its node affinity is not %s In [one hostname] alone, so it belongs to no single node's provisioner", corev1.LabelHostname)
+		return fmt.Sprintf("its node affinity is not %s In [one hostname] alone, so it does not belong to the provisioner of one node", corev1.LabelHostname)
 	}
 	switch names := v.nodes.byHost[host]; {
 	case len(names) == 0:
-		return fmt.Sprintf("no node has the label %s=%s: if the node is gone for good, delete the volume", corev1.LabelHostname, host)
+		return fmt.Sprintf("no node has the label %s=%s: if the node will not return, delete the volume", corev1.LabelHostname, host)
 	case len(names) > 1:
-		return fmt.Sprintf("the label %s=%s is on several nodes (%s): give each its own", corev1.LabelHostname, host, strings.Join(names, ", "))
+		return fmt.Sprintf("the label %s=%s is on several nodes (%s): give each node its own", corev1.LabelHostname, host, strings.Join(names, ", "))
 	case !isReferenceOf(origin, names[0]):
-		return fmt.Sprintf("its node affinity means node %s, and %q another one", names[0], origin)
+		return fmt.Sprintf("its node affinity names node %s, and %q names another one", names[0], origin)
 	}
 	return ""
 }
@@ -145,7 +145,7 @@ func rejectMeta(pv *corev1.PersistentVolume) string {
 	}
 	for _, finalizer := range pv.Finalizers {
 		if finalizer != protection && finalizer != wellknown.LocalVolumeFinalizer {
-			return fmt.Sprintf("it has the finalizer %s, so another controller is at work on it", finalizer)
+			return fmt.Sprintf("it has the finalizer %s, so another controller manages it", finalizer)
 		}
 	}
 	for _, owner := range pv.OwnerReferences {

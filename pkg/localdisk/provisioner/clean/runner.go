@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package provisioner
+package clean
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/decide"
 )
 
 // Backoff of an attempt that failed.
@@ -43,7 +44,7 @@ type anAttempt interface {
 
 // attempt is what a runner knows of an attempt. The runner's mu protects it.
 type attempt struct {
-	*gathered
+	*decide.Slot
 	cancel context.CancelFunc // nil while it waits
 	begun  time.Time          // zero while it waits
 	// alive is when it last made progress. An attempt that hangs is uncounted, so that others
@@ -77,7 +78,7 @@ func newRunner[A anAttempt](limit int, run func(ctx, own context.Context, a A), 
 func (r *runner[A]) start(ctx context.Context, a A) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	path := a.base().path
+	path := a.base().Path
 	if _, busy := r.byPath[path]; !busy {
 		r.byPath[path] = a
 		r.waiting = append(r.waiting, a)
@@ -85,9 +86,9 @@ func (r *runner[A]) start(ctx context.Context, a A) {
 	r.fill(ctx)
 }
 
-// busy reports whether there is an attempt at a path. If the limit was raised, it starts
+// Busy reports whether there is an attempt at a path. If the limit was raised, it starts
 // attempts that wait.
-func (r *runner[A]) busy(ctx context.Context, path string) bool {
+func (r *runner[A]) Busy(ctx context.Context, path string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fill(ctx)
@@ -95,8 +96,8 @@ func (r *runner[A]) busy(ctx context.Context, path string) bool {
 	return busy
 }
 
-// stop ends the attempt at a path; another one can resume it.
-func (r *runner[A]) stop(path string) {
+// Stop ends the attempt at a path; another one can resume it.
+func (r *runner[A]) Stop(path string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a, ok := r.byPath[path]
@@ -118,15 +119,15 @@ func (r *runner[A]) backoff(path string) (time.Duration, failure) {
 	return time.Until(f.next), f
 }
 
-// forget drops the failures of a path.
-func (r *runner[A]) forget(path string) {
+// Forget drops the failures of a path.
+func (r *runner[A]) Forget(path string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.failed, path)
 }
 
-// resize changes how many may run at a time, from the next start on.
-func (r *runner[A]) resize(limit int) {
+// Resize changes how many may run at a time, from the next start on.
+func (r *runner[A]) Resize(limit int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.limit = limit
@@ -161,7 +162,7 @@ func (r *runner[A]) watch(ctx context.Context, a A, left func() time.Duration, h
 	timer = time.AfterFunc(left(), func() {
 		r.mu.Lock()
 		switch more := left(); {
-		case r.byPath[base.path] != a || ctx.Err() != nil:
+		case r.byPath[base.Path] != a || ctx.Err() != nil:
 		case more > 0:
 			timer.Reset(more)
 		default:
@@ -182,27 +183,28 @@ func (r *runner[A]) end(ctx context.Context, a A, err error, interrupted bool) {
 	if !base.uncounted {
 		r.running--
 	}
-	delete(r.byPath, base.path)
+	delete(r.byPath, base.Path)
 	switch {
 	case err == nil:
-		delete(r.failed, base.path)
+		delete(r.failed, base.Path)
 	case !interrupted:
-		f := r.failed[base.path]
+		f := r.failed[base.Path]
 		f.last, f.attempts = err, f.attempts+1
 		f.next = time.Now().Add(min(attemptRetryFirst<<min(f.attempts-1, 10), attemptRetryLast))
-		r.failed[base.path] = f
+		r.failed[base.Path] = f
 	}
 	r.fill(ctx)
 }
 
-// any reports whether an attempt is running.
-func (r *runner[A]) any() bool {
+// Running reports whether an attempt is running.
+func (r *runner[A]) Running() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.running > 0
 }
 
-func (r *runner[A]) wait() { r.group.Wait() }
+// Wait returns when all attempts have ended.
+func (r *runner[A]) Wait() { r.group.Wait() }
 
 // history returns the attempt at a path, if there is one, and its history for the report. The
 // caller holds mu.

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"stowage.dev/stowage/test/cluster"
 )
 
 // change is a value of the chart and its effect.
@@ -171,7 +173,7 @@ func TestSwitches(t *testing.T) {
 				if o.GetKind() == "StorageClass" {
 					o.SetName("another") // the existing object is immutable
 				}
-				if err := apply(t.Context(), admin, o, metav1.DryRunAll); err != nil {
+				if err := cluster.Apply(t.Context(), admin, o, metav1.DryRunAll); err != nil {
 					t.Errorf("%s: %v", key, err)
 				}
 			}

@@ -73,13 +73,13 @@ func (b *Pod) Deleting() *Pod { b.pod.DeletionTimestamp = deletedAt.DeepCopy(); 
 // Requests sets what the pod's container asks for, such as "100m" and "1Gi";
 // an empty string leaves the resource out.
 func (b *Pod) Requests(cpu, memory string) *Pod {
-	asked := v1.ResourceList{}
+	requests := v1.ResourceList{}
 	for name, quantity := range map[v1.ResourceName]string{v1.ResourceCPU: cpu, v1.ResourceMemory: memory} {
 		if quantity != "" {
-			asked[name] = resource.MustParse(quantity)
+			requests[name] = resource.MustParse(quantity)
 		}
 	}
-	b.pod.Spec.Containers[0].Resources.Requests = asked
+	b.pod.Spec.Containers[0].Resources.Requests = requests
 	return b
 }
 

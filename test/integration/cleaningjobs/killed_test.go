@@ -156,7 +156,7 @@ func TestImageMissing(t *testing.T) {
 }
 
 // TestSwitchToInProcess: while a Job runs the provisioner does not clean; it does
-// after the Job's end, whatever the API server has of the Job.
+// after the Job's end, in any state of the Job in the API server.
 func TestSwitchToInProcess(t *testing.T) {
 	n := newNode(t)
 	slow(t, n)

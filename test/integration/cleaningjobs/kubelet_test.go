@@ -30,7 +30,7 @@ import (
 type kubelet struct {
 	t *testing.T
 	n *node.Node
-	// started gets each pod's process.
+	// started receives each pod's process.
 	started chan *cluster.Process
 
 	ctx   context.Context
@@ -161,7 +161,7 @@ func (k *kubelet) status(pod *corev1.Pod, phase corev1.PodPhase, state corev1.Co
 	}
 }
 
-// remove lets a pod go that is being deleted and runs no more.
+// remove removes a deleted pod that has ended.
 func (k *kubelet) remove(pod *corev1.Pod) {
 	err := k.client().Delete(k.ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && k.ctx.Err() == nil {

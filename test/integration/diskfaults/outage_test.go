@@ -26,7 +26,7 @@ import (
 // restartTimeout is how long a component may take to come back.
 var restartTimeout = 2 * deadline.Wait()
 
-// outageTimeout is Env.Timeout: after several outages within two minutes, informers ask an
+// outageTimeout is Env.Timeout: after several outages within two minutes, informers query an
 // API server that is back only after up to one more (client-go's reflector).
 var outageTimeout = 3 * deadline.Wait()
 

@@ -59,15 +59,15 @@ func (t *tenant) live(ctx context.Context) {
 		}
 		t.acting.Lock()
 		if n.volume != nil {
-			t.hear(ctx, n.volume, n.gone)
+			t.observe(ctx, n.volume, n.gone)
 		}
 		t.giveBack(ctx)
 		t.acting.Unlock()
 	}
 }
 
-// hear handles a volume's new state.
-func (t *tenant) hear(ctx context.Context, v *corev1.PersistentVolume, gone bool) {
+// observe handles a volume's new state.
+func (t *tenant) observe(ctx context.Context, v *corev1.PersistentVolume, gone bool) {
 	delete(t.offers, v.UID)
 	if gone {
 		t.lost(ctx, v)

@@ -103,7 +103,7 @@ func TestFence(t *testing.T) {
 	n.WaitEntry(n.Files, "disk", stowage.EntryBound, "")
 
 	t.Log("An administrator gives the file system another UUID")
-	n.Command("sh", "-c", "e2fsck -f -y "+device+" >/dev/null 2>&1; test $? -le 1") // tune2fs wants that
+	n.Command("sh", "-c", "e2fsck -f -y "+device+" >/dev/null 2>&1; test $? -le 1") // required by tune2fs
 	n.Command("tune2fs", "-U", "0f0e0d0c-0b0a-4908-8706-050403020100", device)
 	linked(n, t, volume, "")
 	n.WaitEntry(n.Files, "disk", stowage.EntryBound, "FilesystemChanged")

@@ -60,7 +60,7 @@ func keep(t *testing.T, folder string) {
 	}
 }
 
-// fence returns when whatever the provisioner was to do at once it has done: another disk was
+// fence returns when the provisioner has finished all work that is due: another disk was
 // found, published, used and cleaned meanwhile. Each fence of a node has its own name.
 func fence(n *node.Node, name string) {
 	name = "fence-" + name

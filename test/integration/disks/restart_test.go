@@ -53,9 +53,9 @@ exec dd if=/dev/zero of="$LOCAL_PV_BLKDEVICE" bs=1M count=16 conv=fsync,notrunc 
 	}
 }
 
-// TestStoppedAndStarted: a provisioner that is restarted finds its volumes, and creates no
+// TestRestarted: a provisioner that is restarted finds its volumes, and creates no
 // others.
-func TestStoppedAndStarted(t *testing.T) {
+func TestRestarted(t *testing.T) {
 	n := newNode(t)
 	slots(n, "free", "used")
 	n.Device("free", "16M")

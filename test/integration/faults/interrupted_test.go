@@ -26,7 +26,7 @@ const claimsPerPod = 3
 var errStopped = errors.New("the scheduler has been stopped")
 
 // TestBinderStoppedBetweenWrites: for every n, a pod whose scheduler stops
-// after the n-th write to volumes and claims, for good, in whatever order the
+// after the n-th write to volumes and claims, permanently, in any order of the
 // writes of a step come. Another scheduler takes over.
 func TestBinderStoppedBetweenWrites(t *testing.T) {
 	t.Parallel()

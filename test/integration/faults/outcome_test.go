@@ -22,8 +22,8 @@ import (
 // machine is shared with much else.
 var waitTimeout = 3 * deadline.Wait()
 
-// wantSettled waits until every pod has a node and every claim of theirs is
-// Bound, and then wants the API server's objects to agree: see wantConsistent.
+// wantSettled waits until every pod has a node and each of their claims is
+// Bound, and then checks that the API server's objects agree: see wantConsistent.
 func wantSettled(e *fixture.Env, pods ...*v1.Pod) {
 	e.T.Helper()
 	for _, pod := range pods {
@@ -51,7 +51,7 @@ func wantSettled(e *fixture.Env, pods ...*v1.Pod) {
 	wantReachable(e, pods)
 }
 
-// wantReachable wants every pod on a node that its volumes admit, if the node still exists.
+// wantReachable checks that every pod is on a node that its volumes admit, if the node still exists.
 func wantReachable(e *fixture.Env, pods []*v1.Pod) {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)

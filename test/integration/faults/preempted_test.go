@@ -59,10 +59,10 @@ func TestPreemptedWhileBinding(t *testing.T) {
 	})
 }
 
-// TestPreemptedAndGivenUp: a pod is preempted while it waits for its
+// TestPreemptedAndDeleted: a pod is preempted while it waits for its
 // provisioner and then deleted with its claims. Volume and capacity are free
 // for others.
-func TestPreemptedAndGivenUp(t *testing.T) {
+func TestPreemptedAndDeleted(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, profile fixture.Profile) {
 		s := &scenario{Env: fixture.New(t), profile: profile}

@@ -199,7 +199,7 @@ func (c *churn) next(inherited []string) (*v1.Pod, []*v1.PersistentVolumeClaim) 
 		return pod.Obj(), nil
 	}
 	var claims []*v1.PersistentVolumeClaim
-	special := c.random.IntN(8) // one claim of some pods wants a certain disk
+	special := c.random.IntN(8) // one claim of some pods selects a certain disk
 	for i := range 1 + c.random.IntN(4) {
 		claim := c.PVC(fmt.Sprintf("%s-%d", name, i)).Request(fmt.Sprintf("%dGi", 1+c.random.IntN(4)))
 		if i == special {
@@ -221,7 +221,7 @@ func (c *churn) store(ctx context.Context, pod *v1.Pod, claims []*v1.PersistentV
 	return c.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 }
 
-// deleteOne deletes one of the pods, whatever is going on with it. Some leave
+// deleteOne deletes one of the pods, in any state. Some leave
 // their claims to another pod.
 func (c *churn) deleteOne(names []string) {
 	c.T.Helper()

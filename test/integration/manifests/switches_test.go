@@ -181,9 +181,9 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// TestEverySwitchIsTried: values.yaml, the schema and the table above have the same
+// TestEveryValueIsTried: values.yaml, the schema and the table above have the same
 // values.
-func TestEverySwitchIsTried(t *testing.T) {
+func TestEveryValueIsTried(t *testing.T) {
 	t.Parallel()
 	var schema map[string]any
 	data, err := os.ReadFile(chart + "/values.schema.json")
@@ -271,7 +271,7 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
-// TestBadValues: each gets an error that names the value.
+// TestBadValues: each invalid value is rejected with an error that names it.
 func TestBadValues(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string][]string{

@@ -22,9 +22,9 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestControllersOfTheirOwn tests controllers with other settings, that are killed
+// TestOwnControllers tests controllers with other settings, that are killed
 // or replicated, one after the other on their own cluster.
-func TestControllersOfTheirOwn(t *testing.T) {
+func TestOwnControllers(t *testing.T) {
 	t.Parallel()
 	e := fixture.NewOn(t, audit.Config())
 	if err := node.Apply(e.Context(), e.Cluster); err != nil {

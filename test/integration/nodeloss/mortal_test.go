@@ -24,7 +24,7 @@ import (
 )
 
 // mortals are controllers of this process, one after the other. Each dies once its
-// first write is carried out, before it hears of that.
+// first write is carried out, before it receives the answer.
 type mortals struct {
 	site    *site
 	watch   cache.TransformFunc // of all their informers

@@ -69,10 +69,10 @@ func TestDiskOfALostNode(t *testing.T) {
 	}
 }
 
-// TestDiskTakenOut: of a node that works, under a StatefulSet that may be released. It
+// TestDiskRemoved: of a node that works, under a StatefulSet that may be released. It
 // runs with another disk, and the provisioner lets the volume go and remembers the disk, which
 // is cleaned when it is attached again.
-func TestDiskTakenOut(t *testing.T) {
+func TestDiskRemoved(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
 	s := newSite(t, e, nil)

@@ -103,7 +103,7 @@ func TestStorageCapacity(t *testing.T) {
 			claims: sizes("60Gi", "60Gi"),
 			node:   "a",
 		},
-		"told twice": {
+		"published twice": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
 				return []*builders.Capacity{room(e, "a1", "a").Capacity("70Gi"), room(e, "a2", "a").Capacity("70Gi")}
 			},

@@ -104,7 +104,7 @@ func TestNoNodeAllowed(t *testing.T) {
 	e.CreatePVC(made(e, "data", "5Gi"))
 	pod := e.CreatePod(e.Pod("pod").PVC("data"))
 	e.WaitUnschedulable(pod, notAllowed)
-	// A node comes that is allowed.
+	// An allowed node is added.
 	e.AddNodes(e.Node("b").Zone(e.Name("in")))
 	e.WaitScheduled(pod, "b")
 	if got := p.volumes(); got != 1 {

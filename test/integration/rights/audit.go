@@ -142,7 +142,7 @@ func read(log io.Reader, user string) ([]access, error) {
 	reader := bufio.NewReader(log)
 	for {
 		line, err := reader.ReadBytes('\n')
-		if errors.Is(err, io.EOF) { // what comes after the last end of a line was cut off
+		if errors.Is(err, io.EOF) { // an incomplete last line was cut off
 			return requests, nil
 		}
 		if err != nil {

@@ -131,7 +131,7 @@ func TestNarrowing(t *testing.T) {
 	e := fixture.New(t)
 	e.AddNodes(e.Node("a"), e.Node("b"))
 	bindTo(e, "data", "a")
-	// Too large for any node: only node a is asked about CPU.
+	// Too large for any node: only node a is checked for CPU.
 	pod := e.CreatePod(e.Pod("large").PVC("data").Requests("1000", ""))
 	e.WaitUnschedulable(pod, "1 Insufficient cpu", leftOut)
 }

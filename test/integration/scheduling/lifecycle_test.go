@@ -105,7 +105,7 @@ func TestPodRecreated(t *testing.T) {
 }
 
 // TestStatefulSet: two claims a pod; scaled up, down and up again, every pod
-// comes back to its own volumes.
+// is bound to its former volumes.
 func TestStatefulSet(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(e *fixture.Env) {

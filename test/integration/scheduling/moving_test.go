@@ -14,7 +14,7 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// nth is true of the n-th request, counted from 1, that is meant.
+// nth is true of the n-th selected request, counted from 1.
 func nth(n int64, is func(fixture.Request) bool) func(fixture.Request) bool {
 	var count atomic.Int64
 	return func(r fixture.Request) bool { return is(r) && count.Add(1) == n }

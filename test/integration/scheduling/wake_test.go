@@ -188,10 +188,10 @@ func TestWokenBeforeCacheUpdate(t *testing.T) {
 	}
 }
 
-// TestUselessVolumesDoNotWake: volumes that cannot help a pod do not cost an
+// TestUnsuitableVolumesDoNotRequeue: volumes that cannot help a pod do not cost an
 // attempt. The last one helps another pod; when that is placed, the scheduler
 // has received the events of all the others, and would have tried the first pod before.
-func TestUselessVolumesDoNotWake(t *testing.T) {
+func TestUnsuitableVolumesDoNotRequeue(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
 	e.CreateClass(e.Class("other"))

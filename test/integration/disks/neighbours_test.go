@@ -73,7 +73,7 @@ func TestBrokenEntries(t *testing.T) {
 	n.WaitEntry(n.Files, "hangs", stowage.EntrySkipped, "IOError")
 }
 
-// strangers creates entries in the directory of class Files that are no disks.
+// strangers creates entries that are no disks in the directory of class Files.
 func strangers(t *testing.T, n *node.Node) {
 	t.Helper()
 	for _, name := range []string{"text", "\xff\n"} {

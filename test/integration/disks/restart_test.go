@@ -13,7 +13,7 @@ import (
 )
 
 // TestKilledWhileCleaning: the next provisioner completes the clean of a killed one, and
-// publishes the disk only then.
+// publishes the disk after that.
 func TestKilledWhileCleaning(t *testing.T) {
 	n := newNode(t)
 	script := program(t, n, "slow", `if mkdir "`+n.Path("begun")+`" 2>/dev/null; then exec sleep 1000; fi

@@ -100,7 +100,7 @@ func (s *stress) placed() []string {
 	return names
 }
 
-// fill creates all the pods there may be, many at a time.
+// fill creates the maximum number of pods, many at a time.
 func (s *stress) fill() {
 	s.t.Helper()
 	group, ctx := errgroup.WithContext(s.Context())

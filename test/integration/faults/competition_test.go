@@ -68,7 +68,7 @@ func TestSchedulersCompete(t *testing.T) {
 	}
 }
 
-// addVolumes spreads volumes over nodes, which may come later.
+// addVolumes spreads volumes over nodes, which need not exist yet.
 func addVolumes(e *fixture.Env, nodes, count int) {
 	e.T.Helper()
 	var volumes []*builders.PV

@@ -37,8 +37,8 @@ const stressPace = 25
 var sizes = []int{4, 4, 4, 4, 3, 3, 2, 2, 1, 1}
 
 // TestStress: pods with one to four claims are created and deleted at random on nodes with
-// far fewer volumes than requested, Released volumes come back in one way
-// or another, and in the end every pod that was not deleted has been placed.
+// far fewer volumes than requested, Released volumes are recycled in several ways,
+// and in the end every pod that was not deleted has been placed.
 // No volume belongs to two claims at any time.
 func TestStress(t *testing.T) {
 	t.Parallel()
@@ -52,8 +52,8 @@ func TestStress(t *testing.T) {
 		MaxBackoffSeconds: 1,
 	})
 	c := &churn{Env: e, random: rand.New(rand.NewPCG(seed, 0)), profiles: s.Names(), pods: map[string]*v1.Pod{}}
-	books := newLedger(func() error { return s.Cache().Check() })
-	r := newRecycler(e.Client, books, c.addStorage())
+	records := newLedger(func() error { return s.Cache().Check() })
+	r := newRecycler(e.Client, records, c.addStorage())
 	wait := r.start(e.Context(), e.Namespace)
 	stopped := false
 	defer func() {
@@ -71,7 +71,7 @@ func TestStress(t *testing.T) {
 	if err := wait(); err != nil {
 		t.Errorf("recycle a volume: %v", err)
 	}
-	events, checks, mistakes := books.result()
+	events, checks, mistakes := records.result()
 	for _, mistake := range mistakes {
 		t.Error(mistake)
 	}
@@ -157,7 +157,7 @@ func (c *churn) placed() []string {
 	return names
 }
 
-// fill creates all the pods there may be, many at a time.
+// fill creates the maximum number of pods, many at a time.
 func (c *churn) fill() {
 	c.T.Helper()
 	group, ctx := errgroup.WithContext(c.Context())
@@ -178,7 +178,7 @@ func (c *churn) fill() {
 	}
 }
 
-// create makes a pod with the claims given, or new ones.
+// create makes a pod with existing claims, or new ones.
 func (c *churn) create(inherited []string) {
 	c.T.Helper()
 	pod, claims := c.next(inherited)

@@ -18,7 +18,8 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestStatefulSetRecovers: its node is deleted, without any manual action.
+// TestStatefulSetRecovers: a StatefulSet recovers from the deletion of its node, without any
+// manual action.
 func TestStatefulSetRecovers(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -184,7 +184,7 @@ func patchClass(e *fixture.Env, name string, patch any) {
 	}
 }
 
-// annotateDriver changes nothing that matters in the object of the Env's driver.
+// annotateDriver changes an irrelevant annotation of the Env's CSIDriver.
 func annotateDriver(e *fixture.Env) {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)

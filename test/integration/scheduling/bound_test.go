@@ -24,7 +24,7 @@ func bindTo(e *fixture.Env, claim, node string) {
 	e.DeletePod(first)
 }
 
-// TestBoundClaims: the pod follows its volume, or has the reason in its condition.
+// TestBoundClaims: the pod is placed on its volume's node, or has the reason in its condition.
 func TestBoundClaims(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

@@ -140,7 +140,7 @@ func wakes() map[string]wake {
 }
 
 // keptTooSmall has a volume that fits, and one that is reserved for the claim and does
-// not fit: while it is, the claim gets no other.
+// not fit: while it is reserved, the claim is bound to no other.
 func keptTooSmall(e *fixture.Env) scene {
 	kept := e.LocalPV("kept", "a").Capacity("512Mi").ClaimRef(e.Namespace, "data", "")
 	return oneNode(e, e.PVC("data").Request("1Gi"), e.LocalPV("volume", "a"), kept)

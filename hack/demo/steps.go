@@ -4,13 +4,9 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"embed"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,9 +17,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"stowage.dev/stowage/test/cluster"
 )
 
 // step is one of the demo's steps: its title and text are printed, then run adds to them.
@@ -274,23 +270,22 @@ func load[T any](name string) ([]T, error) {
 
 // decode reads YAML documents of known kinds. Unknown and repeated fields are errors.
 func decode(data []byte) ([]runtime.Object, error) {
-	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	var list []runtime.Object
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return list, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		object, _, err := decoder.Decode(document, nil, nil)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, object)
+	objects, err := cluster.Objects(data)
+	if err != nil {
+		return nil, err
 	}
+	var list []runtime.Object
+	for _, object := range objects {
+		typed, err := scheme.Scheme.New(object.GroupVersionKind())
+		if err != nil {
+			return nil, err
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, true); err != nil {
+			return nil, err
+		}
+		list = append(list, typed)
+	}
+	return list, nil
 }
 
 func newTable() *tabwriter.Writer { return tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0) }

@@ -59,7 +59,7 @@ func TestFence(t *testing.T) {
 		assigned := e.Shell(pod, readSecret, "volume")
 		assigned.Spec.NodeName = "one" // as before a boot: the scheduler refuses the volume
 		e.Create(assigned)
-		waitEvent(e, pod, "does not exist")
+		e.WaitEvent(e.Namespace, pod, "", "does not exist")
 		if i == 1 { // as after a boot: the pod is assigned, and the provisioner has just started
 			replaceProvisioner(e, "one")
 			on(e, n, "! test -e "+pv.Spec.Local.Path)
@@ -146,13 +146,4 @@ func replaceProvisioner(e *frame.Env, node string) {
 	frame.Wait(e, pods, "the next provisioner of node "+node+" is ready", func(p *corev1.Pod) bool {
 		return p.UID != old.UID && p.Spec.NodeName == node && p.Labels["app.kubernetes.io/name"] == "stowage-provisioner" && frame.Ready(p)
 	})
-}
-
-// waitEvent waits for an event of a pod with such a message.
-func waitEvent(e *frame.Env, pod, message string) {
-	e.T.Helper()
-	frame.Wait(e, frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "events", Namespace: e.Namespace}, "an event of "+pod+": "+message,
-		func(event *corev1.Event) bool {
-			return event.InvolvedObject.Name == pod && strings.Contains(event.Message, message)
-		})
 }

@@ -151,7 +151,7 @@ func TestSchedulerByLabel(t *testing.T) {
 		t.Errorf("a pod that is on a node already has scheduler %s", got)
 	}
 	e.Create(e.Shell("pod", script, "claim"))
-	event := told(e, "pod", "Scheduled", "to one")
+	event := e.WaitEvent(e.Namespace, "pod", "Scheduled", "to one")
 	if got := event.ReportingController + event.Source.Component; got != ours {
 		t.Errorf("the pod was placed by %s, want %s", got, ours)
 	}

@@ -118,7 +118,7 @@ func newHelm(s *empty, helm string) func(args ...string) string {
 	}
 }
 
-// nextOverlay is what an administrator writes who wants the default with images of tag dev2.
+// nextOverlay is an overlay of the default with images of tag dev2.
 func (s *empty) nextOverlay() string {
 	s.T.Helper()
 	dir := filepath.Join(s.Cluster.Folder(), "next")

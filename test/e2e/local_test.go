@@ -65,7 +65,7 @@ func TestNoPath(t *testing.T) {
 	pv := e.LocalVolume("none", class, "", path)
 	pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values = []string{"one"}
 	e.Create(e.Class(class), pv, e.Claim("none", class), by(ours, e.Shell("waits", "echo there >/data/none/word; cat /data/none/word", "none")))
-	told(e, "waits", "FailedMount", `path "`+path+`" does not exist`)
+	e.WaitEvent(e.Namespace, "waits", "FailedMount", `path "`+path+`" does not exist`)
 	if pod := e.WaitPod("waits", "placed", func(p *corev1.Pod) bool { return p.Spec.NodeName != "" }); pod.Status.Phase != corev1.PodPending {
 		t.Errorf("the pod is %s without its volume, want Pending", pod.Status.Phase)
 	}
@@ -93,7 +93,7 @@ func TestWrongNode(t *testing.T) {
 	forced := e.Shell("forced", "echo forced >/data/claim/word", "claim")
 	forced.Spec.NodeName = "two"
 	e.Create(forced)
-	told(e, "forced", "FailedMount", "NodeAffinity check failed")
+	e.WaitEvent(e.Namespace, "forced", "FailedMount", "NodeAffinity check failed")
 	if pod := e.WaitPod("forced", "there", func(*corev1.Pod) bool { return true }); ended(pod) {
 		t.Errorf("the pod that was forced is %s", pod.Status.Phase)
 	}

@@ -82,7 +82,7 @@ func TestNodeLostAndKept(t *testing.T) {
 	l.kill()
 	deleted := time.Now()
 	l.deleteNode()
-	told(l.e, "data-set-0", "VolumeLost", "the claim is kept and waits for the volume because stowage.dev/node-loss is Keep")
+	l.e.WaitEvent(l.e.Namespace, "data-set-0", "VolumeLost", "the claim is kept and waits for the volume because stowage.dev/node-loss is Keep")
 	// With policy Release the claim would be deleted by now: the set's next pod is created after
 	// the delay, when the old one was collected.
 	pod := l.e.WaitPod("set-0", "another one, and without a node", func(p *corev1.Pod) bool {
@@ -135,10 +135,7 @@ func TestNodeReinstalled(t *testing.T) {
 	t.Parallel()
 	l := newLosable(t, "kept")
 	old := l.reinstall()
-	target := frame.Target{Client: l.e.Client.CoreV1().RESTClient(), Resource: "events", Namespace: metav1.NamespaceDefault}
-	frame.Wait(l.e, target, "an event of volume "+l.volume.Name+": Replaced", func(event *corev1.Event) bool {
-		return event.InvolvedObject.Name == l.volume.Name && event.Reason == "Replaced"
-	})
+	l.e.WaitEvent(metav1.NamespaceDefault, l.volume.Name, "Replaced", "")
 	l.e.WaitPV(l.volume.Name, "marked", func(pv *corev1.PersistentVolume) bool { return pv.Annotations[wellknown.DiskAnnotation] == "Replaced" })
 	l.e.Kubectl("uncordon", l.node.Name)
 	refused(l.e, "set-0", match.DiskReplaced.String())

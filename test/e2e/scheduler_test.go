@@ -32,7 +32,7 @@ func TestSchedulerChosen(t *testing.T) {
 		e.Create(e.Claim(name, "chosen"), by(scheduler, e.Shell(name, "echo $HOSTNAME >>/data/"+name+"/word; cat /data/"+name+"/word", name)))
 	}
 	for name, scheduler := range pods {
-		event := told(e, name, "Scheduled", "to one")
+		event := e.WaitEvent(e.Namespace, name, "Scheduled", "to one")
 		if got := event.ReportingController + event.Source.Component; got != scheduler {
 			t.Errorf("pod %s was placed by %s, want %s", name, got, scheduler)
 		}

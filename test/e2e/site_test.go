@@ -63,7 +63,7 @@ func slot(class string, elements ...string) string {
 }
 
 // plug adds disks to a node that outlives the test. They are removed after it, so that no
-// other test gets their volumes.
+// other test uses their volumes.
 func plug(e *frame.Env, node string, disks ...realnode.Disk) {
 	e.T.Helper()
 	n := e.Cluster.Node(node)

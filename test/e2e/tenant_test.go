@@ -112,12 +112,3 @@ func refused(e *frame.Env, pod, reason string) {
 		})
 	})
 }
-
-// told waits for an event on a pod whose message contains text, and returns the event.
-func told(e *frame.Env, pod, reason, text string) *corev1.Event {
-	e.T.Helper()
-	target := frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "events", Namespace: e.Namespace}
-	return frame.Wait(e, target, "an event of pod "+pod+" for reason "+reason+": "+text, func(event *corev1.Event) bool {
-		return event.InvolvedObject.Name == pod && event.Reason == reason && strings.Contains(event.Message, text)
-	})
-}

@@ -31,7 +31,7 @@ const (
 	annBetaProvisioner   = "volume.beta.kubernetes.io/storage-provisioner"
 )
 
-// DefaultNamespace is where namespaced objects live unless told otherwise.
+// DefaultNamespace is where namespaced objects live unless set otherwise.
 const DefaultNamespace = metav1.NamespaceDefault
 
 // deletedAt is the deletion time of every object that is being deleted: a

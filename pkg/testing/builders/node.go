@@ -16,7 +16,7 @@ type Node struct{ node v1.Node }
 // MakeNode starts a Ready node whose hostname label is its name, with room
 // for 110 pods.
 func MakeNode(name string) *Node {
-	room := v1.ResourceList{
+	resources := v1.ResourceList{
 		v1.ResourceCPU:    resource.MustParse("32"),
 		v1.ResourceMemory: resource.MustParse("64Gi"),
 		v1.ResourcePods:   resource.MustParse("110"),
@@ -25,8 +25,8 @@ func MakeNode(name string) *Node {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}},
 		Status: v1.NodeStatus{
-			Capacity:    room,
-			Allocatable: room.DeepCopy(),
+			Capacity:    resources,
+			Allocatable: resources.DeepCopy(),
 			Conditions:  []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}},
 		},
 	}}
@@ -43,9 +43,6 @@ func (b *Node) ResourceVersion(rv string) *Node { b.node.ResourceVersion = rv; r
 
 // Label adds one label.
 func (b *Node) Label(key, value string) *Node { set(&b.node.Labels, key, value); return b }
-
-// NoLabel removes one label, the hostname label for instance.
-func (b *Node) NoLabel(key string) *Node { delete(b.node.Labels, key); return b }
 
 // Hostname sets the hostname label to something else than the node's name.
 func (b *Node) Hostname(name string) *Node { return b.Label(v1.LabelHostname, name) }

@@ -58,7 +58,7 @@ func (b *Pod) NodeSelector(key, value string) *Pod {
 	return b
 }
 
-// SchedulerName says which scheduler or profile places the pod.
+// SchedulerName sets the scheduler or profile that places the pod.
 func (b *Pod) SchedulerName(name string) *Pod { b.pod.Spec.SchedulerName = name; return b }
 
 // Priority sets spec.priority.
@@ -70,16 +70,16 @@ func (b *Pod) Phase(phase v1.PodPhase) *Pod { b.pod.Status.Phase = phase; return
 // Deleting marks the pod as being deleted.
 func (b *Pod) Deleting() *Pod { b.pod.DeletionTimestamp = deletedAt.DeepCopy(); return b }
 
-// Requests sets what the pod's container asks for, such as "100m" and "1Gi";
+// Requests sets the container's requests, such as "100m" and "1Gi";
 // an empty string leaves the resource out.
 func (b *Pod) Requests(cpu, memory string) *Pod {
-	asked := v1.ResourceList{}
+	requests := v1.ResourceList{}
 	for name, quantity := range map[v1.ResourceName]string{v1.ResourceCPU: cpu, v1.ResourceMemory: memory} {
 		if quantity != "" {
-			asked[name] = resource.MustParse(quantity)
+			requests[name] = resource.MustParse(quantity)
 		}
 	}
-	b.pod.Spec.Containers[0].Resources.Requests = asked
+	b.pod.Spec.Containers[0].Resources.Requests = requests
 	return b
 }
 

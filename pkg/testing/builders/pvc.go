@@ -125,7 +125,7 @@ func (b *PVC) Bound(volume string) *PVC {
 	return b.VolumeName(volume).BindCompleted().BoundByController().Phase(v1.ClaimBound)
 }
 
-// SelectedNode asks for the claim's volume to be provisioned for this node.
+// SelectedNode selects the node that the claim's volume is provisioned for.
 func (b *PVC) SelectedNode(node string) *PVC { return b.Annotation(annSelectedNode, node) }
 
 // Provisioner adds both annotations that name the storage provisioner.

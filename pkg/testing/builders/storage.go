@@ -65,14 +65,9 @@ func (b *Class) ReclaimPolicy(p v1.PersistentVolumeReclaimPolicy) *Class {
 // AllowedTopology adds one allowedTopologies term of one requirement; terms
 // are ORed.
 func (b *Class) AllowedTopology(key string, values ...string) *Class {
-	return b.AllowedTopologyTerm(v1.TopologySelectorLabelRequirement{Key: key, Values: values})
-}
-
-// AllowedTopologyTerm adds one allowedTopologies term; its requirements are
-// ANDed, terms are ORed.
-func (b *Class) AllowedTopologyTerm(requirements ...v1.TopologySelectorLabelRequirement) *Class {
-	term := v1.TopologySelectorTerm{MatchLabelExpressions: slices.Clone(requirements)}
-	b.class.AllowedTopologies = append(b.class.AllowedTopologies, *term.DeepCopy())
+	b.class.AllowedTopologies = append(b.class.AllowedTopologies, v1.TopologySelectorTerm{
+		MatchLabelExpressions: []v1.TopologySelectorLabelRequirement{{Key: key, Values: slices.Clone(values)}},
+	})
 	return b
 }
 

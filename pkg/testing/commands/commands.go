@@ -21,7 +21,7 @@ type Case struct {
 	Want, Err string
 }
 
-// Run runs each case on a command of its own. Logging is the process's, so neither the
+// Run runs each case on a new command. Logging is the process's, so neither the
 // cases nor the test may be parallel.
 func Run(t *testing.T, command func() *cobra.Command, cases map[string]Case) {
 	t.Helper()

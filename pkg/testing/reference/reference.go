@@ -61,7 +61,7 @@ func Example(t testing.TB, path, behind string) string {
 	return text
 }
 
-// faults is what the page gets wrong.
+// faults are the differences of the page from the type.
 func faults(text string, defaulted any) []string {
 	documented, found := rows(text)
 	if !found {

@@ -84,7 +84,7 @@ func newEnv(t testing.TB, c *realnode.Cluster) *Env {
 	return e
 }
 
-// deleteNamespace has the namespace and all in it deleted, without waiting for that.
+// deleteNamespace deletes the namespace and all in it, without waiting for the deletion.
 func (e *Env) deleteNamespace() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
 	defer cancel()
@@ -135,8 +135,8 @@ func (e *Env) Do(err error) {
 	}
 }
 
-// OnNode has a pod run on a node of the test, by its short name; the scheduler is asked all the
-// same.
+// OnNode selects a node of the test, by its short name, for a pod. The scheduler still places the
+// pod.
 func (e *Env) OnNode(pod *corev1.Pod, short string) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: e.Name(short)}

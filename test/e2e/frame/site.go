@@ -28,8 +28,8 @@ type Site struct {
 // sites are those that were made, which are package variables of tests.
 var sites []*Site
 
-// NewSite makes a Site, whose cluster gets what options return when it is started. To be called
-// for package variables, so that Main knows of it.
+// NewSite makes a Site. options are called when its cluster is started. It must be called for
+// package variables, so that Main can stop the cluster.
 func NewSite(options func() (Options, error)) *Site {
 	s := &Site{options: options}
 	sites = append(sites, s)

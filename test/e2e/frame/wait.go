@@ -8,6 +8,7 @@ package frame
 import (
 	"fmt"
 	"reflect"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,6 +91,17 @@ func (e *Env) WaitPV(name, what string, is func(*corev1.PersistentVolume) bool) 
 func (e *Env) WaitPVC(name, what string, is func(*corev1.PersistentVolumeClaim) bool) *corev1.PersistentVolumeClaim {
 	e.T.Helper()
 	return Wait(e, Target{e.Client.CoreV1().RESTClient(), "persistentvolumeclaims", e.Namespace, name}, what, is)
+}
+
+// WaitEvent waits for an event about an object, with this reason, or any if it is empty, whose
+// message contains text, and returns it. Events about objects without a namespace are in
+// namespace default.
+func (e *Env) WaitEvent(namespace, object, reason, text string) *corev1.Event {
+	e.T.Helper()
+	target := Target{Client: e.Client.CoreV1().RESTClient(), Resource: "events", Namespace: namespace}
+	return Wait(e, target, fmt.Sprintf("an event %s of %s: %s", reason, object, text), func(event *corev1.Event) bool {
+		return event.InvolvedObject.Name == object && (reason == "" || event.Reason == reason) && strings.Contains(event.Message, text)
+	})
 }
 
 // Succeeded reports whether the pod has done its work.

@@ -7,8 +7,10 @@ package install
 
 import (
 	"context"
-
-	corev1 "k8s.io/api/core/v1"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
 
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/e2e/frame"
@@ -59,13 +61,6 @@ type Class struct {
 	Annotations map[string]string
 }
 
-func (c Class) policy() corev1.PersistentVolumeReclaimPolicy {
-	if c.Retain {
-		return corev1.PersistentVolumeReclaimRetain
-	}
-	return corev1.PersistentVolumeReclaimDelete
-}
-
 // Options are those of a cluster on which Config is installed and rolled out. For frame.NewSite;
 // frame.NewOn takes the function's result.
 func Options(c Config) func() (frame.Options, error) {
@@ -80,4 +75,28 @@ func Options(c Config) func() (frame.Options, error) {
 			Begin:  func(ctx context.Context, on *realnode.Cluster) error { return Apply(ctx, on, c) },
 		}, nil
 	}
+}
+
+// top is the repository, from package e2e, whose tests are all that use this package.
+const top = "../.."
+
+var folder = flag.String("images", filepath.Join(top, "bin", "images"), "folder of the images that \"make images\" makes")
+
+// archives are the images of parts, which "make images" has made.
+func archives(parts []string) ([]string, error) {
+	if len(parts) == 0 {
+		parts = []string{"provisioner", "controller", "scheduler"}
+	}
+	var found []string
+	for _, part := range parts {
+		file, err := filepath.Abs(filepath.Join(*folder, "stowage-"+part+".tar"))
+		if err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(file); err != nil {
+			return nil, fmt.Errorf("find the image of the %s: %w; run make images, or name their folder by -images", part, err)
+		}
+		found = append(found, file)
+	}
+	return found, nil
 }

@@ -3,7 +3,7 @@
 
 //go:build linux
 
-// Package install puts Stowage onto a cluster of real nodes, as its users do: nodes have the
+// Package install installs Stowage on a cluster of real nodes, as its users do: nodes have the
 // images that "make images" makes, and kubectl applies a kustomization that names a folder of
 // manifests and what this cluster wants else. All parts run in pods, each as its own service
 // account.

@@ -13,10 +13,11 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/deadline"
 )
 
@@ -52,11 +53,10 @@ func (c Config) folders() []string {
 
 // write writes the kustomization into a folder.
 func (c Config) write(dir string) error {
-	top, err := repository()
+	manifests, err := filepath.Abs(filepath.Join(top, "manifests"))
 	if err != nil {
 		return err
 	}
-	manifests := filepath.Join(top, "manifests")
 	k := kustomization{APIVersion: "kustomize.config.k8s.io/v1beta1", Kind: "Kustomization"}
 	for _, folder := range c.folders() {
 		// kustomize takes no absolute paths.
@@ -139,13 +139,12 @@ func (c Config) patch(dir string, k *kustomization, name string, data map[string
 }
 
 func (c Class) storageClass() *storagev1.StorageClass {
-	return &storagev1.StorageClass{
-		TypeMeta:          metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
-		ObjectMeta:        metav1.ObjectMeta{Name: c.Name, Annotations: c.Annotations},
-		Provisioner:       "kubernetes.io/no-provisioner",
-		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
-		ReclaimPolicy:     new(c.policy()),
+	class := builders.MakeClass(c.Name).Obj()
+	class.Annotations = c.Annotations
+	if c.Retain {
+		class.ReclaimPolicy = new(corev1.PersistentVolumeReclaimRetain)
 	}
+	return class
 }
 
 func writeYAML(dir, file string, value any) error {

@@ -29,7 +29,7 @@ func held(t *testing.T, n *node.Node, name string) *corev1.PersistentVolume {
 	return n.WaitVolume(n.Files, name, "being deleted", func(v *corev1.PersistentVolume) bool { return v != nil && v.DeletionTimestamp != nil })
 }
 
-// askFor is the entry with which a provisioner requests the cleaning of a volume's disk.
+// askFor is the entry by which a provisioner requests the cleaning of a volume's disk.
 func askFor(volume *corev1.PersistentVolume) stowage.Entry {
 	path := localpv.PathOf(volume)
 	return stowage.Entry{

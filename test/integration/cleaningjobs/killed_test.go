@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/test/provisioners"
 )
 
-// slow has the node's file systems cleaned by a command that hangs in the middle until
+// slow makes the node clean file systems by a command that hangs in the middle until
 // finish is called, once.
 func slow(t *testing.T, n *node.Node) (finish func()) {
 	t.Helper()
@@ -41,7 +41,7 @@ func slow(t *testing.T, n *node.Node) (finish func()) {
 	}
 }
 
-// begun releases a volume whose Job hangs while it cleans.
+// begun releases a volume, and waits until its Job hangs while it cleans.
 func begun(t *testing.T, n *node.Node) *corev1.PersistentVolume {
 	t.Helper()
 	n.Tmpfs("disk1", "1m")
@@ -114,8 +114,8 @@ func TestKillJob(t *testing.T) {
 	cleaned(t, n, volume)
 }
 
-// TestDeadline: a Job that takes too long is ended, and the next one has what time the
-// class gives it by then.
+// TestDeadline: a Job that exceeds its deadline is ended, and the next one has the class's
+// current deadline.
 func TestDeadline(t *testing.T) {
 	n := newNode(t)
 	finish := slow(t, n)
@@ -156,7 +156,7 @@ func TestImageMissing(t *testing.T) {
 }
 
 // TestSwitchToInProcess: while a Job runs the provisioner does not clean; it does
-// after the Job's end, whatever the API server has of the Job.
+// after the Job's end, in any state of the Job in the API server.
 func TestSwitchToInProcess(t *testing.T) {
 	n := newNode(t)
 	slow(t, n)

@@ -30,14 +30,14 @@ import (
 type kubelet struct {
 	t *testing.T
 	n *node.Node
-	// started gets each pod's process.
+	// started receives each pod's process.
 	started chan *cluster.Process
 
 	ctx   context.Context
 	group sync.WaitGroup
 	mu    sync.Mutex
 	pods  map[types.UID]*cluster.Process
-	// waiting, if set, is why no container of a new pod begins.
+	// waiting, if set, is the reason why no container of a new pod starts.
 	waiting string
 }
 
@@ -51,8 +51,8 @@ func startKubelet(t *testing.T, n *node.Node) *kubelet {
 			o.LabelSelector, o.FieldSelector = wellknown.CleaningLabel, "spec.nodeName="+n.Name
 		}))
 	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { k.see(o) },
-		UpdateFunc: func(_, o any) { k.see(o) },
+		AddFunc:    func(o any) { k.observe(o) },
+		UpdateFunc: func(_, o any) { k.observe(o) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -73,8 +73,8 @@ func startKubelet(t *testing.T, n *node.Node) *kubelet {
 	return k
 }
 
-// see handles a change of a pod.
-func (k *kubelet) see(object any) {
+// observe handles a change of a pod.
+func (k *kubelet) observe(object any) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return
@@ -161,7 +161,7 @@ func (k *kubelet) status(pod *corev1.Pod, phase corev1.PodPhase, state corev1.Co
 	}
 }
 
-// remove lets a pod go that is being deleted and runs no more.
+// remove removes a deleted pod that has ended.
 func (k *kubelet) remove(pod *corev1.Pod) {
 	err := k.client().Delete(k.ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && k.ctx.Err() == nil {
@@ -178,14 +178,14 @@ type podClient interface {
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
 }
 
-// hold has the containers of new pods wait for a reason, or run if it is empty.
+// hold makes the containers of new pods wait with a reason, or run if it is empty.
 func (k *kubelet) hold(reason string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.waiting = reason
 }
 
-// next is the next process of a Job that begins.
+// next is the next process of a Job that starts.
 func (k *kubelet) next() *cluster.Process {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(k.ctx, k.n.Env.Timeout)

@@ -4,7 +4,7 @@
 // Package cleaningjobs_test tests cleaning by Jobs: the provisioner under its rights
 // requests it, stowage-controller under its own creates Jobs, kube-controller-manager's Job
 // controller creates their pods, and the test acts as kubelet and runs their commands.
-// Tests kill each of them on the way, and forge requests.
+// Tests kill each of them meanwhile, and forge requests.
 package cleaningjobs_test
 
 import (
@@ -28,8 +28,8 @@ import (
 // provisionerBinary is the binary that Jobs run, controller that of the controller.
 var provisionerBinary, controller string
 
-// controllerConfig has no leader election, which would have the tests wait for a lease
-// of one that was killed.
+// controllerConfig has no leader election: tests would wait for the lease of a killed
+// controller.
 const controllerConfig = `apiVersion: controller.config.stowage.dev/v1alpha1
 kind: ControllerConfiguration
 healthAddress: ""

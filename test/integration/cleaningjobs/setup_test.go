@@ -26,7 +26,7 @@ func newNode(t *testing.T) *node.Node {
 	return newNodeAlone(t)
 }
 
-// newNodeAlone is the same in a test that no other runs beside.
+// newNodeAlone is newNode for a test that does not run in parallel.
 func newNodeAlone(t *testing.T) *node.Node {
 	t.Helper()
 	n := node.New(t, fixture.New(t), "a")

@@ -163,7 +163,7 @@ func (k *killer) count(p point, exact, hit bool) {
 	w.logf("kill %d %s (hit: %t)", kills, p.name, hit)
 }
 
-// finish lets the provisioner run undisturbed, and waits until all disks are published.
+// finish stops killing the provisioner, and waits until all disks are published.
 func (k *killer) finish() {
 	w, t := k.harness, k.harness.Env.T
 	w.mu.Lock()

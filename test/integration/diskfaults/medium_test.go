@@ -214,7 +214,7 @@ func (d *device) intact() error {
 	return err
 }
 
-// read reads all of the device past the page cache.
+// read reads all of the device, bypassing the page cache.
 func (d *device) read(each func(at int64, p []byte)) error {
 	file, err := os.OpenFile(d.path, os.O_RDONLY|unix.O_DIRECT, 0)
 	if err != nil {
@@ -239,7 +239,7 @@ func (d *device) read(each func(at int64, p []byte)) error {
 	}
 }
 
-// aligned is a buffer for reads and writes past the page cache.
+// aligned is a buffer for reads and writes that bypass the page cache.
 func aligned() (buffer []byte, free func(), err error) {
 	p, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	return p, func() { _ = unix.Munmap(p) }, err

@@ -23,10 +23,10 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// restartTimeout is how long a component may take to come back.
+// restartTimeout is how long a component may take to restart.
 var restartTimeout = 2 * deadline.Wait()
 
-// outageTimeout is Env.Timeout: after several outages within two minutes, informers ask an
+// outageTimeout is Env.Timeout: after several outages within two minutes, informers query an
 // API server that is back only after up to one more (client-go's reflector).
 var outageTimeout = 3 * deadline.Wait()
 
@@ -61,7 +61,7 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// start brings a component back.
+// start starts a component again.
 func start(e *fixture.Env, c *cluster.Component) {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), restartTimeout)
@@ -163,9 +163,9 @@ func releaseWithout(t *testing.T, e *fixture.Env, before bool) {
 	mustBeClean(t, tree, filesystem)
 }
 
-// deletedWhileBinding: who binds has written the claim down and not yet said that it is
-// bound when an administrator deletes the volume. The claim becomes bound after all, and
-// what its pod writes neither vanishes nor is left for the next one.
+// deletedWhileBinding: an administrator deletes the volume after its claimRef is written and
+// before the claim is bound. The claim is bound nevertheless, and its pod's data is neither
+// lost nor left for the next claim.
 func deletedWhileBinding(t *testing.T, e *fixture.Env) {
 	n := node.New(t, e, "a")
 	path := n.Mount("disk1", "24M")

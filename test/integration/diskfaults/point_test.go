@@ -61,7 +61,7 @@ func atRandom(random *rand.Rand) point {
 	}
 }
 
-// atTime is this time after the start of the provisioner.
+// atTime is a point at this time after the start of the provisioner.
 func atTime(after time.Duration) point {
 	return point{"at " + after.String(), func(_ *harness, _ *proxy, kill func()) func() {
 		return timer(after, kill)
@@ -79,7 +79,7 @@ func timer(after time.Duration, do func()) (stop func()) {
 	}
 }
 
-// within is this time after another point.
+// within is a point at this time after another point.
 func within(p point, after time.Duration) point {
 	return point{fmt.Sprintf("%s after %s", after, p.name), func(w *harness, tap *proxy, kill func()) func() {
 		stopLater := func() {}
@@ -88,7 +88,7 @@ func within(p point, after time.Duration) point {
 	}}
 }
 
-// atRequest is right before, or right after, the provisioner's nth request of a kind.
+// atRequest is a point right before, or right after, the provisioner's nth request of a kind.
 func atRequest(request string, n int, before bool) point {
 	name := fmt.Sprintf("after request %d to %s", n, request)
 	if before {
@@ -122,7 +122,7 @@ func atRequest(request string, n int, before bool) point {
 	}}
 }
 
-// atRecord is when the provisioner has written a record that is so.
+// atRecord is a point at which the provisioner has written a record that is accepts.
 func atRecord(name string, is func(*disk.Record) bool) point {
 	return point{"at a record " + name, func(w *harness, _ *proxy, kill func()) func() {
 		return onRecordThat(w.Node, is, kill)
@@ -145,7 +145,7 @@ func onRecordThat(n *node.Node, is func(*disk.Record) bool, do func()) (stop fun
 	}, do)
 }
 
-// atUnfinishedRecord is while the provisioner writes a record.
+// atUnfinishedRecord is a point while the provisioner writes a record.
 func atUnfinishedRecord() point {
 	return point{"during the writing of a record", func(w *harness, _ *proxy, kill func()) func() {
 		return onFiles(w.Node, w.Path("state", "disks"), func(event fsnotify.Event) bool {
@@ -154,7 +154,7 @@ func atUnfinishedRecord() point {
 	}}
 }
 
-// atRemoval is when the provisioner has removed this number of a tenant's files.
+// atRemoval is a point at which the provisioner has removed this number of a tenant's files.
 func atRemoval(n int) point {
 	return point{fmt.Sprintf("at removal %d", n), func(w *harness, _ *proxy, kill func()) func() {
 		left := n
@@ -167,7 +167,7 @@ func atRemoval(n int) point {
 	}}
 }
 
-// onFiles calls kill at the first event in a folder that is the one.
+// onFiles calls kill at the first event in a folder that is accepts.
 func onFiles(n *node.Node, folder string, is func(fsnotify.Event) bool, kill func()) (stop func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {

@@ -44,7 +44,7 @@ type proxy struct {
 	before, after func(request string) error // nil for none
 }
 
-// newProxy has the node's provisioners use a proxy from the next start on.
+// newProxy makes the node's provisioners use a proxy from their next start.
 func newProxy(n *node.Node) *proxy {
 	t := n.Env.T
 	config := rest.AnonymousClientConfig(n.Env.Cluster.RESTConfig())
@@ -87,14 +87,14 @@ func newProxy(n *node.Node) *proxy {
 	return p
 }
 
-// offer writes a kubeconfig that leads to the proxy, and gives it to the provisioners.
+// offer writes a kubeconfig of the proxy for the provisioners.
 func (p *proxy) offer(n *node.Node) {
 	t := n.Env.T
 	config, err := clientcmd.LoadFromFile(n.Path("kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Tokens are shown to servers with TLS only.
+	// Clients send tokens to servers with TLS only.
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
 	for key := range config.Clusters {
 		config.Clusters[key] = &clientcmdapi.Cluster{Server: p.server.URL, CertificateAuthorityData: certificate}

@@ -28,13 +28,13 @@ type tenant struct {
 	events  *queue
 	// offers are the volumes of the disk that are not being deleted.
 	offers map[types.UID]string
-	// vanished are names of volumes that the administrator took away under a claim.
+	// vanished are names of volumes that the administrator deleted while they had a claim.
 	vanished map[string]bool
 	claim    *corev1.PersistentVolumeClaim // nil for none
 	// until is the number of kills until the claim is deleted.
 	until int
 
-	// acting is held while the tenant writes, and while the administrator tears off
+	// acting is held while the tenant writes, and while the administrator removes
 	// finalizers. The rest is under it.
 	acting sync.Mutex
 	owned  types.UID // the volume that the tenant's data is on; empty for none
@@ -59,15 +59,15 @@ func (t *tenant) live(ctx context.Context) {
 		}
 		t.acting.Lock()
 		if n.volume != nil {
-			t.hear(ctx, n.volume, n.gone)
+			t.observe(ctx, n.volume, n.gone)
 		}
-		t.giveBack(ctx)
+		t.releaseDisk(ctx)
 		t.acting.Unlock()
 	}
 }
 
-// hear handles a volume's new state.
-func (t *tenant) hear(ctx context.Context, v *corev1.PersistentVolume, gone bool) {
+// observe handles a volume's new state.
+func (t *tenant) observe(ctx context.Context, v *corev1.PersistentVolume, gone bool) {
 	delete(t.offers, v.UID)
 	if gone {
 		t.lost(ctx, v)
@@ -138,8 +138,8 @@ func (t *tenant) use(ctx context.Context, v *corev1.PersistentVolume) {
 	t.until = t.harness.killed() + t.random.IntN(3)
 }
 
-// giveBack ends the use of the disk, when it is time.
-func (t *tenant) giveBack(ctx context.Context) {
+// releaseDisk ends the use of the disk, when it is due.
+func (t *tenant) releaseDisk(ctx context.Context) {
 	closing := t.harness.isClosing()
 	if t.owned == "" && closing {
 		t.abandon(ctx)

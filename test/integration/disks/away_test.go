@@ -11,9 +11,9 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
 
-// TestDiskThatWasElsewhere: a free disk is written to at another place while no provisioner runs.
+// TestDiskWrittenElsewhere: a free disk is written to at another place while no provisioner runs.
 // Its data is neither offered nor cleaned until it is acknowledged.
-func TestDiskThatWasElsewhere(t *testing.T) {
+func TestDiskWrittenElsewhere(t *testing.T) {
 	n := newNode(t)
 	names, images := []string{"written", "empty", "found"}, map[string]string{}
 	for _, name := range names {

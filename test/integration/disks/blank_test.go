@@ -14,10 +14,10 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// middle is a byte of a device of 64 MiB that neither signatures nor ends nor samples show.
+// middle is an offset on a device of 64 MiB that checks of signatures, ends and samples do not read.
 const middle = 20<<20 + 4242
 
-// hide writes a secret where only a read of the whole device finds it.
+// hide writes a secret that only a read of the whole device finds.
 func hide(t *testing.T, device string) {
 	t.Helper()
 	f, err := os.OpenFile(device, os.O_WRONLY, 0)
@@ -91,7 +91,7 @@ func TestBlankDevices(t *testing.T) {
 	n.WaitPhase(n.Files, "secret", corev1.VolumeAvailable)
 }
 
-// TestAssumeBlank: a class may say that its new devices are blank. Dirty ones are not new.
+// TestAssumeBlank: a class may declare its new devices blank. Dirty ones are not new.
 func TestAssumeBlank(t *testing.T) {
 	n := newNode(t)
 	class := n.AddClass("cloud", map[string]any{"existingData": "AssumeBlank", "volumeMode": "Block"})

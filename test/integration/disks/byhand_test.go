@@ -105,8 +105,8 @@ func strip(n *node.Node, volume *corev1.PersistentVolume) {
 	})
 }
 
-// TestFinalizerComesBack: a removed finalizer is added again.
-func TestFinalizerComesBack(t *testing.T) {
+// TestFinalizerRestored: a removed finalizer is added again.
+func TestFinalizerRestored(t *testing.T) {
 	n := newNode(t)
 	slots(n, "disk")
 	n.Start()

@@ -13,7 +13,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestCycle runs through a volume's life once.
+// TestCycle: a volume is published, bound, released, cleaned and published again.
 func TestCycle(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)

@@ -17,7 +17,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// breakExt4 has the file system of a slot behave as after an error of its disk.
+// breakExt4 makes the file system of a slot behave as after a disk error.
 func breakExt4(t *testing.T, n *node.Node, name string) {
 	t.Helper()
 	path := n.PathOf(n.Files, name)
@@ -36,7 +36,7 @@ func check(n *node.Node, name string) {
 }
 
 // TestFailingDisks: a free volume of a failing disk is withdrawn. One with a claim is
-// marked, its pods are not placed and say why, and once the disk is repaired they are, with
+// marked, its pods are not placed, with a reason, and once the disk is repaired they are, with
 // their data. A claim that is mounted read-only is no fault.
 func TestFailingDisks(t *testing.T) {
 	n := newNode(t)

@@ -39,8 +39,8 @@ func formattedOnce(t *testing.T, n *node.Node, name string) (volume *corev1.Pers
 	return volume, device
 }
 
-// linked waits until the report shows that a volume's link leads to a device, and holds it
-// to that; empty is nowhere.
+// linked waits until the report shows the device that a volume's link leads to, and checks the
+// link; empty is none.
 func linked(n *node.Node, t *testing.T, volume *corev1.PersistentVolume, device string) stowage.Entry {
 	t.Helper()
 	want := stowage.LinkPresent
@@ -103,7 +103,7 @@ func TestFence(t *testing.T) {
 	n.WaitEntry(n.Files, "disk", stowage.EntryBound, "")
 
 	t.Log("An administrator gives the file system another UUID")
-	n.Command("sh", "-c", "e2fsck -f -y "+device+" >/dev/null 2>&1; test $? -le 1") // tune2fs wants that
+	n.Command("sh", "-c", "e2fsck -f -y "+device+" >/dev/null 2>&1; test $? -le 1") // required by tune2fs
 	n.Command("tune2fs", "-U", "0f0e0d0c-0b0a-4908-8706-050403020100", device)
 	linked(n, t, volume, "")
 	n.WaitEntry(n.Files, "disk", stowage.EntryBound, "FilesystemChanged")
@@ -122,7 +122,7 @@ func TestFence(t *testing.T) {
 	linked(n, t, after, device)
 }
 
-// relink has a symlink lead elsewhere, at once.
+// relink replaces a symlink atomically.
 func relink(t *testing.T, to, path string) {
 	t.Helper()
 	if err := os.Symlink(to, path+".new"); err != nil {

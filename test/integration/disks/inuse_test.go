@@ -49,7 +49,7 @@ func fileUses(t *testing.T, n *node.Node) map[string]func(*corev1.PersistentVolu
 	}
 }
 
-// TestFilesInUse: the clean of a released file system waits for the last who uses it.
+// TestFilesInUse: the clean of a released file system waits for the last of its users.
 func TestFilesInUse(t *testing.T) {
 	n := newNode(t)
 	uses := fileUses(t, n)
@@ -102,7 +102,7 @@ func deviceUses(t *testing.T, n *node.Node) map[string]func(device string) (end 
 	}
 }
 
-// TestDevicesInUse: so does that of a device.
+// TestDevicesInUse: the clean of a released device waits for the last of its users.
 func TestDevicesInUse(t *testing.T) {
 	n := newNode(t)
 	uses := deviceUses(t, n)
@@ -141,7 +141,7 @@ func TestDevicesInUse(t *testing.T) {
 	}
 }
 
-// lingers reports whether the kernel has a file system of a device, mounted here or not.
+// lingers reports whether the kernel holds a file system of a device, in any mount namespace.
 func lingers(device string) bool {
 	_, err := os.Stat(filepath.Join("/sys/fs/ext4", filepath.Base(device)))
 	return err == nil

@@ -97,7 +97,7 @@ func mknod(t *testing.T, device, path string) {
 	}
 }
 
-// TestFoundLater: what comes while the provisioner runs is found.
+// TestFoundLater: a disk that is added while the provisioner runs is found.
 func TestFoundLater(t *testing.T) {
 	n := newNode(t)
 	late := n.AddClass("late", nil)

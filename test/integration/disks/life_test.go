@@ -14,25 +14,25 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// newNode is a node in a cluster of the test's own share.
+// newNode is a node in the test's Env.
 func newNode(t *testing.T) *node.Node {
 	t.Helper()
 	t.Parallel()
 	return node.New(t, fixture.New(t), "a")
 }
 
-// secret is in the files of those who had a volume before.
+// secret is the content of the files of a volume's former pods.
 const secret = "of the first user"
 
-// used has a claim on the volume of a slot of class Files, writes a file as its pod
-// would, and returns the volume.
+// used claims the volume of a slot of class Files, writes a file as its pod would, and
+// returns the volume.
 func used(n *node.Node, name string) *corev1.PersistentVolume {
 	volume := n.Claim(n.Files, name)
 	n.Write(name, "secret", secret)
 	return volume
 }
 
-// emptied fails the test unless a slot of class Files holds nothing.
+// emptied fails the test unless a slot of class Files is empty.
 func emptied(t *testing.T, n *node.Node, name string) {
 	t.Helper()
 	if names := n.Names(name); len(names) > 0 {
@@ -40,7 +40,7 @@ func emptied(t *testing.T, n *node.Node, name string) {
 	}
 }
 
-// untouched fails the test unless a folder has the secret still.
+// untouched fails the test unless a folder still has the secret.
 func untouched(t *testing.T, folder string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "secret"))
@@ -49,7 +49,7 @@ func untouched(t *testing.T, folder string) {
 	}
 }
 
-// keep writes the secret to a folder, which is made if need be.
+// keep writes the secret to a folder, which is created if it does not exist.
 func keep(t *testing.T, folder string) {
 	t.Helper()
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -60,7 +60,7 @@ func keep(t *testing.T, folder string) {
 	}
 }
 
-// fence returns when whatever the provisioner was to do at once it has done: another disk was
+// fence returns when the provisioner has finished all work that is due: another disk was
 // found, published, used and cleaned meanwhile. Each fence of a node has its own name.
 func fence(n *node.Node, name string) {
 	name = "fence-" + name

@@ -53,8 +53,8 @@ func TestPodOfALostDisk(t *testing.T) {
 	}
 }
 
-// TestBlankDiskThatIsAccepted: an administrator accepts a new disk instead of a claim's lost one.
-func TestBlankDiskThatIsAccepted(t *testing.T) {
+// TestBlankDiskAccepted: an administrator accepts a new disk instead of a claim's lost one.
+func TestBlankDiskAccepted(t *testing.T) {
 	n := newNode(t)
 	slots(n, "replaced")
 	n.Start()

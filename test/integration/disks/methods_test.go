@@ -52,7 +52,7 @@ func TestBlockMethods(t *testing.T) {
 }
 
 // TestFSReset: the default for a device that kubelet formats leaves no file system that
-// could be mounted again, and no signature that others know.
+// could be mounted again, and no known signature.
 func TestFSReset(t *testing.T) {
 	n := newNode(t)
 	formatted := n.Attach(n.Image("formatted.raw", "16M"))
@@ -99,7 +99,7 @@ exec find "$LOCAL_PV_FILESYSTEM" -mindepth 1 -maxdepth 1 ! -name lost+found -exe
 	emptied(t, n, "bad")
 }
 
-// program writes a script of the shell into the node's folder.
+// program writes a shell script into the node's folder.
 func program(t *testing.T, n *node.Node, name, text string) string {
 	t.Helper()
 	path := n.Path(name + ".sh")

@@ -43,9 +43,9 @@ func silent(t *testing.T, fsType, source, path string) (hangUp func()) {
 	return hangUp
 }
 
-// TestBadNeighbours: entries that are no disks, or do not answer, stop none of the
+// TestBrokenEntries: entries that are no disks, or do not answer, stop none of the
 // others.
-func TestBadNeighbours(t *testing.T) {
+func TestBrokenEntries(t *testing.T) {
 	n := newNode(t)
 	n.Configure(func(data map[string]any) { data["probeTimeout"] = "1s" })
 	n.Mount("good", "32M")
@@ -73,7 +73,7 @@ func TestBadNeighbours(t *testing.T) {
 	n.WaitEntry(n.Files, "hangs", stowage.EntrySkipped, "IOError")
 }
 
-// strangers creates entries in the directory of class Files that are no disks.
+// strangers creates entries that are no disks in the directory of class Files.
 func strangers(t *testing.T, n *node.Node) {
 	t.Helper()
 	for _, name := range []string{"text", "\xff\n"} {
@@ -91,9 +91,9 @@ func strangers(t *testing.T, n *node.Node) {
 	n.Link("loop", n.PathOf(n.Files, "loop"))
 }
 
-// TestADiskThatHangsLater: a volume whose disk does not answer any more stays, whether
+// TestDiskHangsLater: a volume whose disk does not answer any more stays, whether
 // or not it has a claim, and the others are cleaned.
-func TestADiskThatHangsLater(t *testing.T) {
+func TestDiskHangsLater(t *testing.T) {
 	n := newNode(t)
 	n.Configure(func(data map[string]any) { data["probeTimeout"] = "1s" })
 	n.Mount("free", "32M")

@@ -93,7 +93,7 @@ func TestFreeVolumesFollowTheirDisks(t *testing.T) {
 	n.WaitPhase(n.Files, "unmounted", corev1.VolumeAvailable)
 }
 
-// TestUsedVolumesStay: a volume that has a claim stays whatever happens to its disk,
+// TestUsedVolumesStay: a volume that has a claim stays in any state of its disk,
 // and is marked.
 func TestUsedVolumesStay(t *testing.T) {
 	n := newNode(t)
@@ -144,7 +144,7 @@ func TestUsedVolumesStay(t *testing.T) {
 	untouched(t, n.PathOf(n.Files, "gone"))
 }
 
-// TestGoneForGood: a released volume whose disk never comes back disappears when it is
+// TestGoneForGood: a released volume whose disk never returns is removed when it is
 // deleted, and the disk now at its path is not cleaned for it.
 func TestGoneForGood(t *testing.T) {
 	n := newNode(t)

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// planted is a user's data on a device.
+// planted is user data on a device.
 const planted = "left by the first user of this device"
 
-// plantAt are the places of a device of 16 MiB where something is planted: neither its
-// first nor its last MiB, and those.
+// plantAt are the offsets of user data on a device of 16 MiB: in its first and last MiB, and
+// between.
 var plantAt = []int64{4096, 1<<20 + 512, 8<<20 + 4096, 16<<20 - 512}
 
-// plant writes a text to some places of a device.
+// plant writes a text to some offsets of a device.
 func plant(t *testing.T, device, text string) {
 	t.Helper()
 	f, err := os.OpenFile(device, os.O_WRONLY, 0)
@@ -38,19 +38,19 @@ func plant(t *testing.T, device, text string) {
 	}
 }
 
-// found reports whether a text is anywhere on a device, past the page cache.
+// found reports whether a text is anywhere on a device, bypassing the page cache.
 func found(t *testing.T, device, text string) bool {
 	t.Helper()
 	return bytes.Contains(direct(t, device), []byte(text))
 }
 
-// blank reports whether a device reads as zeros, past the page cache.
+// blank reports whether a device reads as zeros, bypassing the page cache.
 func blank(t *testing.T, device string) bool {
 	t.Helper()
 	return len(bytes.Trim(direct(t, device), "\x00")) == 0
 }
 
-// direct reads a device past the page cache.
+// direct reads a device, bypassing the page cache.
 func direct(t *testing.T, device string) []byte {
 	t.Helper()
 	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_DIRECT, 0)

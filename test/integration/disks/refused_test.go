@@ -80,7 +80,7 @@ func mountAside(n *node.Node, what, path string) {
 	n.Command("mount", what, path)
 }
 
-// swapOn makes swap of a device.
+// swapOn uses a device as swap.
 func swapOn(n *node.Node, device string) (swapOff func()) {
 	n.Command("mkswap", device)
 	on := true
@@ -95,8 +95,8 @@ func swapOn(n *node.Node, device string) (swapOff func()) {
 	return swapOff
 }
 
-// rootDisk is the node of the device of the root file system, empty without
-// one, as in a container.
+// rootDisk is the device of the root file system; empty if there is none, as in a
+// container.
 func rootDisk(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("findmnt", "--noheadings", "--output=SOURCE", "/").Output()

@@ -13,7 +13,7 @@ import (
 )
 
 // TestKilledWhileCleaning: the next provisioner completes the clean of a killed one, and
-// publishes the disk only then.
+// publishes the disk after that.
 func TestKilledWhileCleaning(t *testing.T) {
 	n := newNode(t)
 	script := program(t, n, "slow", `if mkdir "`+n.Path("begun")+`" 2>/dev/null; then exec sleep 1000; fi
@@ -53,9 +53,9 @@ exec dd if=/dev/zero of="$LOCAL_PV_BLKDEVICE" bs=1M count=16 conv=fsync,notrunc 
 	}
 }
 
-// TestStoppedAndStarted: a provisioner that is restarted finds its volumes, and creates no
+// TestRestarted: a provisioner that is restarted finds its volumes, and creates no
 // others.
-func TestStoppedAndStarted(t *testing.T) {
+func TestRestarted(t *testing.T) {
 	n := newNode(t)
 	slots(n, "free", "used")
 	n.Device("free", "16M")

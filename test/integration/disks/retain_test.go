@@ -81,7 +81,7 @@ func acknowledge(n *node.Node, text string) {
 	}
 }
 
-// TestRetainedByChoice: the policy that counts is the volume's own, at the time.
+// TestRetainedByChoice: the reclaim policy of the volume applies, as it is when it is released.
 func TestRetainedByChoice(t *testing.T) {
 	n := newNode(t)
 	slots(n, "disk")

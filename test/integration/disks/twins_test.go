@@ -55,8 +55,8 @@ func TestSecondMount(t *testing.T) {
 	}
 }
 
-// TestPartitions: the parts of a disk are volumes beside one another, and never beside
-// the whole.
+// TestPartitions: partitions of a disk are published together, and never with the whole
+// disk.
 func TestPartitions(t *testing.T) {
 	n := newNode(t)
 	disk := partitioned(t, n, "disk")
@@ -108,7 +108,7 @@ func partitioned(t *testing.T, n *node.Node, name string) string {
 	}
 	device := n.Attach(image)
 	n.Command("partx", "--update", device)
-	// They outlive the device's being detached, and would be in the next one's way.
+	// They remain after the device is detached, and would conflict with the next one's.
 	t.Cleanup(func() { n.Command("partx", "--delete", device) })
 	if _, err := os.Stat(device + "p2"); err != nil {
 		t.Skipf("partitions of loop devices do not show here: %v", err)
@@ -116,7 +116,7 @@ func partitioned(t *testing.T, n *node.Node, name string) string {
 	return device
 }
 
-// TestHolder: a device that device mapper has is not published, and the one that device
+// TestHolder: a device that device mapper holds is not published, and the one that device
 // mapper makes of it is.
 func TestHolder(t *testing.T) {
 	n := newNode(t)

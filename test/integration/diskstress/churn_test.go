@@ -100,7 +100,7 @@ func (s *stress) placed() []string {
 	return names
 }
 
-// fill creates all the pods there may be, many at a time.
+// fill creates the maximum number of pods, many at a time.
 func (s *stress) fill() {
 	s.t.Helper()
 	group, ctx := errgroup.WithContext(s.Context())
@@ -166,7 +166,7 @@ func (s *stress) store(ctx context.Context, p *pod) (err error) {
 	return err
 }
 
-// deleteOne deletes one of the pods, whatever is going on with it.
+// deleteOne deletes one of the pods, in any state.
 func (s *stress) deleteOne(names []string) {
 	s.t.Helper()
 	if len(names) == 0 {

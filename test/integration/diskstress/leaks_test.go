@@ -14,7 +14,7 @@ import (
 
 const canaryText = "outside of every volume"
 
-// makeCanary makes a file that links in volumes lead to.
+// makeCanary makes a file outside the volumes that links in volumes refer to.
 func (s *stress) makeCanary() {
 	s.canary = filepath.Join(s.t.TempDir(), "canary")
 	if err := os.WriteFile(s.canary, []byte(canaryText), 0o600); err != nil {
@@ -64,7 +64,7 @@ func field(text, key string) int {
 	return number
 }
 
-// checkMounts looks whether the nodes have the mounts and loop devices that they began
+// checkMounts checks that the nodes have the mounts and loop devices that they began
 // with.
 func (s *stress) checkMounts() {
 	s.t.Helper()

@@ -53,7 +53,7 @@ type stress struct {
 	roots   map[string]os.FileInfo // roots of file systems as they were at first, by path
 	moved   map[types.UID]bool     // volumes that have had a tenant
 	leaving []*tenant              // their claims are deleted, and kubelet still uses the volumes
-	books   *books
+	history *history
 
 	created, interrupted, placedPods, checked int
 }
@@ -85,7 +85,7 @@ func TestStress(t *testing.T) {
 	s.checkMounts()
 	after := s.measureProvisioners()
 	s.checkCanary()
-	s.books.finish(t)
+	s.history.finish(t)
 	t.Logf("%d pods created: %d placed, %d deleted while they waited; %d times a volume's next user found it clean", s.created, s.placedPods, s.interrupted, s.checked)
 	for name, m := range after {
 		t.Logf("provisioner of %s: %d KiB resident, %d KiB at most, %d descriptors (%d before)", name, m.resident, m.most, m.descriptors, before[name].descriptors)
@@ -106,7 +106,7 @@ func newStress(t *testing.T, from uint64) *stress {
 	e.CreateClass(e.Class(s.files).ReclaimPolicy(corev1.PersistentVolumeReclaimDelete))
 	e.CreateClass(e.Class(s.blocks).ReclaimPolicy(corev1.PersistentVolumeReclaimDelete))
 	s.makeCanary()
-	s.books = follow(t, e)
+	s.history = follow(t, e)
 	for i := range nodes {
 		s.addNode(fmt.Sprintf("n%d", i))
 	}

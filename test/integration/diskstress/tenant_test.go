@@ -30,7 +30,7 @@ type tenant struct {
 	until int
 }
 
-// moveIn has every claim that has got a volume look whether it is clean, and use it.
+// moveIn checks that the volume of every newly bound claim is clean, and uses it.
 func (s *stress) moveIn() {
 	s.t.Helper()
 	for _, volume := range s.volumes() {
@@ -70,7 +70,7 @@ func (s *stress) moveOut(claim types.UID) {
 		}
 		delete(s.tenants, uid)
 		if s.random.IntN(20) == 0 {
-			t.until = s.books.held(t.volume) + whileHeld
+			t.until = s.history.held(t.volume) + whileHeld
 			s.leaving = append(s.leaving, t)
 			continue
 		}
@@ -86,13 +86,13 @@ var whileHeld = volumes / 4
 // recycled, or all. Until then they must not be cleaned.
 func (s *stress) leave(all bool) {
 	s.t.Helper()
-	for len(s.leaving) > 0 && (all || s.books.recycled() >= s.leaving[0].until) {
+	for len(s.leaving) > 0 && (all || s.history.recycled() >= s.leaving[0].until) {
 		t := s.leaving[0]
 		s.leaving = s.leaving[1:]
 		if !s.holds(t) {
 			s.t.Errorf("volume %s (%s) was cleaned while kubelet had it mounted", t.volume.Name, localpv.PathOf(t.volume))
 		}
-		s.books.leave(t.volume)
+		s.history.leave(t.volume)
 		s.unmount(t)
 	}
 }
@@ -104,7 +104,7 @@ func (s *stress) unmount(t *tenant) {
 	}
 }
 
-// write does to a volume what tenants do.
+// write writes to a volume as tenants do.
 func (s *stress) write(t *tenant) {
 	s.t.Helper()
 	path := localpv.PathOf(t.volume)
@@ -182,7 +182,7 @@ func freeze(path string) error {
 	return errors.Join(err, file.Close())
 }
 
-// checkClean looks whether a volume is as new.
+// checkClean checks that a volume is as new.
 func (s *stress) checkClean(volume *corev1.PersistentVolume, when string) {
 	s.t.Helper()
 	path := localpv.PathOf(volume)

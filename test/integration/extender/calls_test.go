@@ -107,7 +107,7 @@ func (s *slow) Read(p []byte) (int, error) {
 	return 1, nil
 }
 
-// TestCalls: what schedulers that are none, or that are ill, get to hear.
+// TestCalls: the answers to unauthenticated, malformed and interrupted calls.
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)

@@ -86,7 +86,7 @@ type plan struct {
 	// elected has the replicas elect a leader, as by default in mode Full, with a lease
 	// that runs out sooner. The proxy then leads to those that are ready.
 	elected bool
-	// of has the scheduler ask another deployment's extender.
+	// of makes the scheduler call another deployment's extender.
 	of *deployment
 	// also are further schedulerNames whose pods the extender binds.
 	also []string

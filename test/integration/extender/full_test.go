@@ -114,8 +114,8 @@ func TestMissingClaim(t *testing.T) {
 	e.WaitBound("data", "v")
 }
 
-// TestVolumeComes: a pod that was refused is placed when a volume appears.
-func TestVolumeComes(t *testing.T) {
+// TestVolumeAppears: a pod that was refused is placed when a volume appears.
+func TestVolumeAppears(t *testing.T) {
 	t.Parallel()
 	e := full(fixture.New(t))
 	e.AddNodes(e.Node("a"))

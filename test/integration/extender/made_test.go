@@ -183,8 +183,8 @@ func TestCapacityInFlight(t *testing.T) {
 	})
 }
 
-// TestProvisionerGivesUp: the pod is placed on another node.
-func TestProvisionerGivesUp(t *testing.T) {
+// TestProvisionerFails: the pod is placed on another node.
+func TestProvisionerFails(t *testing.T) {
 	t.Parallel()
 	e := full(fixture.New(t))
 	e.AddNodes(e.Node("a"), e.Node("b"))

@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// applyPolicy applies the shipped policy for the schedulers of these tests that ask an
+// applyPolicy applies the shipped policy for the schedulers of these tests that call an
 // extender: all whose name begins with extender-.
 func applyPolicy(ctx context.Context, c *cluster.Cluster) (err error) {
 	data, err := os.ReadFile(filepath.Join(manifests, "base", "policy.yaml"))

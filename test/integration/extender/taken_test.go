@@ -75,7 +75,7 @@ func TestVolumeTaken(t *testing.T) {
 	d.bind(ctx, t, other, e.Name("a"), `"Error":""`)
 	e.WaitBound("theirs", "v")
 	words := fmt.Sprintf("volumes on node %q changed while the pod was being scheduled: node(s) %s", e.Name("a"), noVolume)
-	waitTold(e, "pod", words, func() { close(g.opened) })
+	waitCondition(e, "pod", words, func() { close(g.opened) })
 	e.CreatePVs(e.LocalPV("w", "a"))
 	e.WaitScheduled(pod, "a")
 	e.WaitBound("mine", "w")

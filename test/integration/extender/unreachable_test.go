@@ -78,7 +78,7 @@ func TestUnreachable(t *testing.T) {
 	for i, scenario := range []struct {
 		name         string
 		fails, mends func(t *testing.T)
-		told         string
+		message      string
 	}{
 		{
 			name: "the extender is down",
@@ -92,13 +92,13 @@ func TestUnreachable(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			told: "/filter",
+			message: "/filter",
 		},
 		{
-			name:  "its certificate has expired",
-			fails: func(t *testing.T) { write(t, "tls", serverName, past) },
-			mends: func(t *testing.T) { write(t, "tls", serverName, later) },
-			told:  "certificate has expired",
+			name:    "its certificate has expired",
+			fails:   func(t *testing.T) { write(t, "tls", serverName, past) },
+			mends:   func(t *testing.T) { write(t, "tls", serverName, later) },
+			message: "certificate has expired",
 		},
 		{
 			name: "the scheduler's certificate has expired",
@@ -110,8 +110,8 @@ func TestUnreachable(t *testing.T) {
 				write(t, "client", clientName, past)
 				own(e, plan{mode: "full", name: "extender-late", of: d})
 			},
-			mends: func(t *testing.T) { write(t, "client", clientName, later) },
-			told:  "expired certificate",
+			mends:   func(t *testing.T) { write(t, "client", clientName, later) },
+			message: "expired certificate",
 		},
 	} {
 		name := fmt.Sprintf("pod-%d", i)
@@ -121,7 +121,7 @@ func TestUnreachable(t *testing.T) {
 		other := e.CreatePod(e.Pod("beside-" + name))
 		e.WaitScheduled(other, "a")
 		pod := e.CreatePod(e.Pod(name).PVC(name))
-		t.Logf("%s: %s", scenario.name, waitTold(e, name, scenario.told, nil))
+		t.Logf("%s: %s", scenario.name, waitCondition(e, name, scenario.message, nil))
 		scenario.mends(t)
 		e.WaitScheduled(pod, "a")
 		e.WaitBound(name, name)

@@ -198,7 +198,7 @@ func restartAPIServer(e *fixture.Env) {
 	within(e, e.Cluster.APIServer().Restart)
 }
 
-// within gives a component its time.
+// within limits the time of a component's start or stop.
 func within(e *fixture.Env, do func(context.Context) error) {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), waitTimeout)
@@ -208,8 +208,7 @@ func within(e *fixture.Env, do func(context.Context) error) {
 	}
 }
 
-// hangEtcd stops etcd in its tracks until a write of our own has waited in
-// vain.
+// hangEtcd suspends etcd until a write of the test has timed out.
 func hangEtcd(e *fixture.Env) {
 	e.T.Helper()
 	etcd := e.Cluster.Etcd().Process()

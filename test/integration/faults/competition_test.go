@@ -17,7 +17,7 @@ import (
 // competitorPods is how many pods each of two schedulers has.
 var competitorPods = campaign.Scale(15, 150)
 
-// TestSchedulersCompete: two schedulers that know nothing of each other give
+// TestSchedulersCompete: two independent schedulers give
 // volumes of one class to the claims of their pods at the same time.
 func TestSchedulersCompete(t *testing.T) {
 	t.Parallel()
@@ -68,7 +68,7 @@ func TestSchedulersCompete(t *testing.T) {
 	}
 }
 
-// addVolumes spreads volumes over nodes, which may come later.
+// addVolumes spreads volumes over nodes, which need not exist yet.
 func addVolumes(e *fixture.Env, nodes, count int) {
 	e.T.Helper()
 	var volumes []*builders.PV

@@ -108,7 +108,7 @@ func everyWriteConflicts(s *scenario) {
 	}
 }
 
-// wantMet wants each kind of write to have met newer versions, of an object for
+// wantMet expects each kind of write to have met newer versions, of an object for
 // each pod at least. Beside a PV controller, which may be faster, only the first
 // kind is certain to be tried.
 func (s *scenario) wantMet(met map[fixture.Request]int, pods int) {
@@ -176,7 +176,7 @@ func labelledBefore(at func(fixture.Request) bool) func(*scenario) {
 }
 
 // takenBefore: the volume stops being fit just before its claimRef is written,
-// so that the pod gets the other one.
+// so that the pod is placed on the other one.
 func takenBefore(take func(*scenario)) func(*scenario) {
 	return func(s *scenario) {
 		s.before = s.oneClaim

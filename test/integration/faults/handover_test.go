@@ -27,7 +27,7 @@ func TestLeaderHandover(t *testing.T) {
 	const nodes = 10
 	pods := campaign.Scale(30, 120)
 	// The lease is as in the sample: a leader that cannot renew it in time ends,
-	// and on a machine with much else to do a short one is soon lost.
+	// and on a loaded machine a short one is soon lost.
 	options := sample(e, "  qps: 1000\n  burst: 2000\n", "  qps: 10\n  burst: 1\n") // for each to have a part
 	options.LeaderElect = true
 	addVolumes(e, nodes, 3*pods)
@@ -68,7 +68,7 @@ func leading(e *fixture.Env, processes []*cluster.Process, volumes int) int {
 				return false
 			default:
 			}
-			// Upstream names this metric after its own program, whatever
+			// Upstream names this metric after kube-scheduler, for any
 			// the lease's name.
 			return slices.Contains(metricsOf(e, p), `leader_election_master_status{name="kube-scheduler"} 1`)
 		})

@@ -26,7 +26,7 @@ const claimsPerPod = 3
 var errStopped = errors.New("the scheduler has been stopped")
 
 // TestBinderStoppedBetweenWrites: for every n, a pod whose scheduler stops
-// after the n-th write to volumes and claims, for good, in whatever order the
+// after the n-th write to volumes and claims, permanently, in any order of the
 // writes of a step come. Another scheduler takes over.
 func TestBinderStoppedBetweenWrites(t *testing.T) {
 	t.Parallel()
@@ -42,7 +42,7 @@ func TestBinderStoppedBetweenWrites(t *testing.T) {
 }
 
 // TestBinderStoppedWhileProvisioning is the same with one claim of each pod that
-// gets a volume made for it.
+// is provisioned.
 func TestBinderStoppedWhileProvisioning(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, profile fixture.Profile) {
@@ -111,8 +111,8 @@ func (s *interruptions) prepare() {
 	s.CreatePVs(volumes...)
 }
 
-// interrupt creates the pods and returns when the scheduler has got as far with
-// each as it may, and has been stopped.
+// interrupt creates the pods, waits until the scheduler has made all writes that it may
+// for each, and stops it.
 func (s *interruptions) interrupt() {
 	s.T.Helper()
 	tap := fixture.NewTap()
@@ -155,7 +155,7 @@ func (s *interruptions) verify() {
 	wantConsistent(s.Env)
 }
 
-// of is the index of the pod that a request is for, -1 for none.
+// of is the index of the request's pod, -1 for none.
 func (s *interruptions) of(r fixture.Request) int {
 	parts := strings.Split(strings.TrimPrefix(r.Name, s.Namespace+"-"), "-")
 	if len(parts) < 2 || r.Namespace != "" && r.Namespace != s.Namespace {
@@ -197,7 +197,7 @@ func (s *interruptions) after(_ context.Context, r fixture.Request) error {
 	return nil
 }
 
-// look checks that every pod has progressed as far as it may. Where a PV controller
+// look checks that the scheduler made all allowed writes for every pod. Where a PV controller
 // completes bindings, there may be fewer writes than allowed; then
 // the pod's own binding is refused.
 func (s *interruptions) look() {

@@ -13,11 +13,11 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestClaimRefOfTheDead: a scheduler ends while its request to assign a volume to a claim
+// TestClaimRefOfStoppedScheduler: a scheduler ends while its request to assign a volume to a claim
 // is in flight, its successor binds the claim to another, and then the request
 // arrives. The PV controller releases the volume, for the claimRef is marked as not chosen
 // by the user.
-func TestClaimRefOfTheDead(t *testing.T) {
+func TestClaimRefOfStoppedScheduler(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
 	e.AddNodes(e.Node("a"))

@@ -19,8 +19,8 @@ import (
 const checkEvery = 25
 
 // ledger follows every state of claims and volumes, in the order in which the
-// API server stored them, and notes what must never be the case, not even for a
-// moment: a claim that is Lost, for one. Safe for concurrent use.
+// API server stored them, and records each violation of an invariant, such as
+// a claim that is Lost. Safe for concurrent use.
 type ledger struct {
 	check func() error // the scheduling cache's
 
@@ -28,7 +28,7 @@ type ledger struct {
 	volumeOf map[types.UID]string // by claim that exists and names a volume
 	claimOf  map[string]types.UID
 	claimant map[string]types.UID // by volume, the UID of claimRef; "": none
-	seen     map[string][]string  // what claims and volumes were lately, by name
+	seen     map[string][]string  // recent states of claims and volumes, by name
 	events   int
 	checks   int
 	mistakes []string

@@ -19,11 +19,11 @@ import (
 )
 
 // waitTimeout is how long a wait may take where many pods are involved and the
-// machine is shared with much else.
+// machine is loaded.
 var waitTimeout = 3 * deadline.Wait()
 
-// wantSettled waits until every pod has a node and every claim of theirs is
-// Bound, and then wants the API server's objects to agree: see wantConsistent.
+// wantSettled waits until every pod has a node and each of their claims is
+// Bound, and then checks that the API server's objects agree: see wantConsistent.
 func wantSettled(e *fixture.Env, pods ...*v1.Pod) {
 	e.T.Helper()
 	for _, pod := range pods {
@@ -51,7 +51,7 @@ func wantSettled(e *fixture.Env, pods ...*v1.Pod) {
 	wantReachable(e, pods)
 }
 
-// wantReachable wants every pod on a node that its volumes admit, if the node still exists.
+// wantReachable checks that every pod is on a node that its volumes admit, if the node still exists.
 func wantReachable(e *fixture.Env, pods []*v1.Pod) {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
@@ -77,8 +77,8 @@ func wantReachable(e *fixture.Env, pods []*v1.Pod) {
 	}
 }
 
-// claimedInVain are the volumes whose claim has another one. A request of a
-// scheduler that has died may arrive after its successor has chosen.
+// claimedInVain are the volumes whose claim is bound to another one. A request of a
+// stopped scheduler may arrive after its successor has chosen.
 func claimedInVain(e *fixture.Env) []string {
 	var names []string
 	for _, volume := range e.SeenPVs() {
@@ -187,7 +187,7 @@ func scheduled(e *fixture.Env, pods []*v1.Pod) int {
 }
 
 // controllerHasSeenAll returns when the PV controller has processed all
-// objects that existed at the call: any damage it does is done.
+// objects that existed at the call, and made all its writes about them.
 func controllerHasSeenAll(e *fixture.Env, name string) {
 	e.T.Helper()
 	class := e.CreateClass(e.Class(name).Immediate()).Name
@@ -196,8 +196,8 @@ func controllerHasSeenAll(e *fixture.Env, name string) {
 	e.WaitBound(name, name)
 }
 
-// hasSeen returns when the informer of the scheduler's own has seen something,
-// which is not the moment when the test has.
+// hasSeen waits until the scheduler's own informer has the state. The test's informers
+// may have it earlier.
 func hasSeen(e *fixture.Env, informer cache.SharedIndexInformer, what string, seen func() bool) {
 	e.T.Helper()
 	changed := make(chan struct{}, 1)

@@ -47,7 +47,7 @@ func TestPreemptedWhileBinding(t *testing.T) {
 		rival := e.CreatePod(e.Pod("rival").PVC("rival"))
 		e.WaitUnschedulable(rival, "did not have enough free storage")
 
-		// The static claim is as it was, or bound by the PV controller.
+		// The static claim is unchanged, or bound by the PV controller.
 		controllerHasSeenAll(e, "meanwhile")
 		wantConsistent(e)
 
@@ -59,10 +59,10 @@ func TestPreemptedWhileBinding(t *testing.T) {
 	})
 }
 
-// TestPreemptedAndGivenUp: a pod is preempted while it waits for its
+// TestPreemptedAndDeleted: a pod is preempted while it waits for its
 // provisioner and then deleted with its claims. Volume and capacity are free
 // for others.
-func TestPreemptedAndGivenUp(t *testing.T) {
+func TestPreemptedAndDeleted(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, profile fixture.Profile) {
 		s := &scenario{Env: fixture.New(t), profile: profile}
@@ -100,8 +100,8 @@ func beingMade(claim *v1.PersistentVolumeClaim) bool {
 	return claim.Annotations[plan.AnnSelectedNode] != "" && claim.Annotations[plan.AnnStorageProvisioner] != ""
 }
 
-// addSlowStorage makes one node with one volume, and a class of which 100Gi can
-// be made there.
+// addSlowStorage creates one node with one volume, and a class with a capacity of
+// 100Gi there.
 func addSlowStorage(e *fixture.Env) {
 	e.T.Helper()
 	e.AddNodes(e.Node("a"))

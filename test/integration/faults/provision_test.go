@@ -17,7 +17,7 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// provision makes a volume for each claim of the Env that is sent to a node,
+// provision creates a volume for each claim of the Env with a selected node,
 // once, until stop is called.
 func provision(e *fixture.Env) (stop func()) {
 	e.T.Helper()

@@ -20,9 +20,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// recycler brings Released volumes back as administrators do: it takes the
-// claimRef away, or deletes the volume and publishes it again. It also keeps
-// the ledger.
+// recycler makes Released volumes Available as administrators do: it removes the
+// claimRef, or deletes the volume and publishes it again. It also keeps the ledger.
 type recycler struct {
 	client kubernetes.Interface
 	ledger *ledger

@@ -19,7 +19,7 @@ import (
 
 // TestRights: with a stock scheduler's rights the scheduler logs which are
 // missing and leaves bindings to the PV controller; with those of the manifests
-// it binds by itself. Either way none of its requests is forbidden.
+// it binds directly. In both cases none of its requests is forbidden.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)

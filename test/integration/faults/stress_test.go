@@ -37,8 +37,8 @@ const stressPace = 25
 var sizes = []int{4, 4, 4, 4, 3, 3, 2, 2, 1, 1}
 
 // TestStress: pods with one to four claims are created and deleted at random on nodes with
-// far fewer volumes than requested, Released volumes come back in one way
-// or another, and in the end every pod that was not deleted has been placed.
+// far fewer volumes than requested, Released volumes are recycled in several ways,
+// and in the end every pod that was not deleted has been placed.
 // No volume belongs to two claims at any time.
 func TestStress(t *testing.T) {
 	t.Parallel()
@@ -52,8 +52,8 @@ func TestStress(t *testing.T) {
 		MaxBackoffSeconds: 1,
 	})
 	c := &churn{Env: e, random: rand.New(rand.NewPCG(seed, 0)), profiles: s.Names(), pods: map[string]*v1.Pod{}}
-	books := newLedger(func() error { return s.Cache().Check() })
-	r := newRecycler(e.Client, books, c.addStorage())
+	records := newLedger(func() error { return s.Cache().Check() })
+	r := newRecycler(e.Client, records, c.addStorage())
 	wait := r.start(e.Context(), e.Namespace)
 	stopped := false
 	defer func() {
@@ -71,7 +71,7 @@ func TestStress(t *testing.T) {
 	if err := wait(); err != nil {
 		t.Errorf("recycle a volume: %v", err)
 	}
-	events, checks, mistakes := books.result()
+	events, checks, mistakes := records.result()
 	for _, mistake := range mistakes {
 		t.Error(mistake)
 	}
@@ -157,7 +157,7 @@ func (c *churn) placed() []string {
 	return names
 }
 
-// fill creates all the pods there may be, many at a time.
+// fill creates the maximum number of pods, many at a time.
 func (c *churn) fill() {
 	c.T.Helper()
 	group, ctx := errgroup.WithContext(c.Context())
@@ -178,7 +178,7 @@ func (c *churn) fill() {
 	}
 }
 
-// create makes a pod with the claims given, or new ones.
+// create makes a pod with existing claims, or new ones.
 func (c *churn) create(inherited []string) {
 	c.T.Helper()
 	pod, claims := c.next(inherited)
@@ -199,7 +199,7 @@ func (c *churn) next(inherited []string) (*v1.Pod, []*v1.PersistentVolumeClaim) 
 		return pod.Obj(), nil
 	}
 	var claims []*v1.PersistentVolumeClaim
-	special := c.random.IntN(8) // one claim of some pods wants a certain disk
+	special := c.random.IntN(8) // one claim of some pods selects a certain disk
 	for i := range 1 + c.random.IntN(4) {
 		claim := c.PVC(fmt.Sprintf("%s-%d", name, i)).Request(fmt.Sprintf("%dGi", 1+c.random.IntN(4)))
 		if i == special {
@@ -221,7 +221,7 @@ func (c *churn) store(ctx context.Context, pod *v1.Pod, claims []*v1.PersistentV
 	return c.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 }
 
-// deleteOne deletes one of the pods, whatever is going on with it. Some leave
+// deleteOne deletes one of the pods, in any state. Some leave
 // their claims to another pod.
 func (c *churn) deleteOne(names []string) {
 	c.T.Helper()

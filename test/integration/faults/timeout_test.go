@@ -14,10 +14,10 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
-// silent is a provisioner that does not run.
+// silent is the name of a provisioner that does not run.
 const silent = "stowage.dev/silent"
 
-// TestBindTimeout: a provisioner never answers.
+// TestBindTimeout: a provisioner does not provision.
 func TestBindTimeout(t *testing.T) {
 	t.Parallel()
 	runAll(t, map[string]func(*scenario){"a provisioner that never answers": bindTimeout})

@@ -21,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"stowage.dev/stowage/test/cluster"
 )
 
 // What chart and manifests say differently on purpose, and what each does it for.
@@ -312,7 +314,7 @@ func TestPresets(t *testing.T) {
 					kinds = append(kinds, kind)
 				}
 				if o.GetKind() != "SecurityContextConstraints" {
-					if err := apply(t.Context(), admin, o, metav1.DryRunAll); err != nil {
+					if err := cluster.Apply(t.Context(), admin, o, metav1.DryRunAll); err != nil {
 						t.Error(err)
 					}
 				}

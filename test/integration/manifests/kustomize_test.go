@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/operatorkinds"
 )
 
@@ -96,7 +97,7 @@ func install(t *testing.T) {
 	t.Helper()
 	applied.Do(func() {
 		for _, o := range append(operatorKinds(t), installOrder(kustomize(t, "overlays/default"))...) {
-			if err := apply(t.Context(), admin, o); err != nil {
+			if err := cluster.Apply(t.Context(), admin, o); err != nil {
 				t.Error(err)
 			}
 		}
@@ -150,7 +151,7 @@ func TestKustomizations(t *testing.T) {
 				if o.GetKind() == "SecurityContextConstraints" {
 					continue // OpenShift's
 				}
-				if err := apply(t.Context(), admin, o, metav1.DryRunAll); err != nil {
+				if err := cluster.Apply(t.Context(), admin, o, metav1.DryRunAll); err != nil {
 					t.Error(err)
 				}
 			}

@@ -160,7 +160,7 @@ func TestManifests(t *testing.T) {
 func (s *site) apply(objects []object) {
 	s.t.Helper()
 	for _, o := range objects {
-		if err := apply(s.t.Context(), s.client, o); err != nil {
+		if err := cluster.Apply(s.t.Context(), s.client, o); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -170,7 +170,7 @@ func (s *site) delete(objects []object) {
 	s.t.Helper()
 	background := metav1.DeletePropagationBackground
 	for _, o := range objects {
-		err := resource(s.client, o).Delete(s.t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &background})
+		err := cluster.ResourceOf(s.client, o).Delete(s.t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &background})
 		if err != nil && !apierrors.IsNotFound(err) {
 			s.t.Fatalf("delete %s: %v", name(o), err)
 		}

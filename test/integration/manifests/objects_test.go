@@ -4,23 +4,13 @@
 package manifests_test
 
 import (
-	"bufio"
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/yaml"
+
+	"stowage.dev/stowage/test/cluster"
 )
 
 // object is one that is installed.
@@ -29,24 +19,11 @@ type object = *unstructured.Unstructured
 // parse reads YAML documents; a duplicate key is an error.
 func parse(t *testing.T, text string) []object {
 	t.Helper()
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
-	var objects []object
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		o := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict(document, &o.Object); err != nil {
-			t.Fatalf("%v in\n%s", err, document)
-		}
-		if len(o.Object) > 0 {
-			objects = append(objects, o)
-		}
+	objects, err := cluster.Objects([]byte(text))
+	if err != nil {
+		t.Fatal(err)
 	}
+	return objects
 }
 
 // name identifies an object, in messages too.
@@ -65,31 +42,6 @@ func byName(t *testing.T, objects []object) map[string]object {
 		found[name(o)] = o
 	}
 	return found
-}
-
-// resource is the client of an object.
-func resource(client dynamic.Interface, o object) dynamic.ResourceInterface {
-	plural, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
-	if space := o.GetNamespace(); space != "" {
-		return client.Resource(plural).Namespace(space)
-	}
-	return client.Resource(plural)
-}
-
-// apply is kubectl apply --server-side, in which unknown fields are errors.
-func apply(ctx context.Context, client dynamic.Interface, o object, dryRun ...string) error {
-	data, err := json.Marshal(o)
-	if err != nil {
-		return err
-	}
-	force := true
-	_, err = resource(client, o).Patch(ctx, o.GetName(), types.ApplyPatchType, data, metav1.PatchOptions{
-		DryRun: dryRun, FieldManager: "kubectl", FieldValidation: metav1.FieldValidationStrict, Force: &force,
-	})
-	if err != nil {
-		return fmt.Errorf("apply %s: %w", name(o), err)
-	}
-	return nil
 }
 
 // as converts an object.

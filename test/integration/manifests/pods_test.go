@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/cluster"
 )
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -94,7 +95,7 @@ func TestHardened(t *testing.T) {
 func TestSchedulerName(t *testing.T) {
 	t.Parallel()
 	for _, o := range kustomize(t, "policies") {
-		if err := apply(t.Context(), admin, o); err != nil {
+		if err := cluster.Apply(t.Context(), admin, o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -163,7 +164,7 @@ func TestMarkedForExtender(t *testing.T) {
 		t.Helper()
 		for _, o := range objects {
 			if strings.HasPrefix(o.GetKind(), "MutatingAdmissionPolicy") {
-				if err := apply(t.Context(), admin, o); err != nil {
+				if err := cluster.Apply(t.Context(), admin, o); err != nil {
 					t.Fatal(err)
 				}
 			}

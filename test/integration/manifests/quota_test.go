@@ -65,7 +65,7 @@ func TestPriorityQuota(t *testing.T) {
 	pods := podsOf(t, "overlays/default")
 	for _, o := range kustomize(t, "overlays/default") {
 		if kind := o.GetKind(); kind == "Namespace" || kind == "ServiceAccount" {
-			if err := apply(t.Context(), client, o); err != nil {
+			if err := cluster.Apply(t.Context(), client, o); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -82,7 +82,7 @@ func TestPriorityQuota(t *testing.T) {
 		}
 	}
 	for _, o := range kustomize(t, "platforms/priority-quota") {
-		if err := apply(t.Context(), client, o); err != nil {
+		if err := cluster.Apply(t.Context(), client, o); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"stowage.dev/stowage/pkg/server"
+	"stowage.dev/stowage/test/cluster"
 )
 
 // TestScrapesAreAuthorized: with the rights that the chart gives the controller, it lets Prometheus'
@@ -45,7 +46,7 @@ func TestScrapesAreAuthorized(t *testing.T) {
 	}
 	for _, o := range render(t, "metrics.secure=true", "monitoring.enabled=true", `monitoring.prometheusServiceAccount={"namespace":"`+monitoring+`","name":"prometheus"}`) {
 		if o.GetName() == "stowage-metrics-reader" || o.GetName() == "stowage-metrics-reviews" {
-			if err := apply(t.Context(), admin, o); err != nil {
+			if err := cluster.Apply(t.Context(), admin, o); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"stowage.dev/stowage/test/cluster"
 )
 
 // change is a value of the chart and its effect.
@@ -171,7 +173,7 @@ func TestSwitches(t *testing.T) {
 				if o.GetKind() == "StorageClass" {
 					o.SetName("another") // the existing object is immutable
 				}
-				if err := apply(t.Context(), admin, o, metav1.DryRunAll); err != nil {
+				if err := cluster.Apply(t.Context(), admin, o, metav1.DryRunAll); err != nil {
 					t.Errorf("%s: %v", key, err)
 				}
 			}
@@ -179,9 +181,9 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// TestEverySwitchIsTried: values.yaml, the schema and the table above have the same
+// TestEveryValueIsTried: values.yaml, the schema and the table above have the same
 // values.
-func TestEverySwitchIsTried(t *testing.T) {
+func TestEveryValueIsTried(t *testing.T) {
 	t.Parallel()
 	var schema map[string]any
 	data, err := os.ReadFile(chart + "/values.schema.json")
@@ -269,7 +271,7 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
-// TestBadValues: each gets an error that names the value.
+// TestBadValues: each invalid value is rejected with an error that names it.
 func TestBadValues(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string][]string{

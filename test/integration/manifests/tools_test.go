@@ -108,7 +108,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// comes is waitFor whose caller reports what is missing.
+// comes is waitFor without failing the test.
 func comes(t *testing.T, done func() bool) bool {
 	return wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, waitTimeout, true, func(context.Context) (bool, error) { //nolint:forbidigo // there is no event
 		return done(), nil

@@ -107,7 +107,7 @@ func (n *Node) Attach(image string) string {
 	return device
 }
 
-// detach detaches a loop device, if it still is the file's: others may have it by now.
+// detach detaches a loop device, unless another file is attached to it.
 func (n *Node) detach(device, image string) {
 	file, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(device), "loop/backing_file"))
 	if err != nil || strings.TrimSuffix(strings.TrimSpace(string(file)), " (deleted)") != image {

@@ -116,7 +116,7 @@ func (n *Node) WriteConfig(key, text string) {
 	}
 }
 
-// login gets the provisioner the token that kubelet would give it.
+// login provides the provisioner with the token that kubelet would mount.
 func (n *Node) login() {
 	n.t.Helper()
 	pod, err := n.process().Login(n.Env.Context())
@@ -128,7 +128,7 @@ func (n *Node) login() {
 	}
 }
 
-// Relogin gets the provisioner a new token, for a Node that was recreated.
+// Relogin provides the provisioner with a new token, for a Node that was recreated.
 func (n *Node) Relogin() {
 	n.t.Helper()
 	n.login()
@@ -223,8 +223,8 @@ func (n *Node) forget() {
 	}
 }
 
-// StripFinalizers takes all finalizers off a volume, as an administrator might who has
-// lost patience.
+// StripFinalizers takes all finalizers off a volume, as an administrator
+// may do by hand.
 func (n *Node) StripFinalizers(ctx context.Context, volume string) error {
 	_, err := n.Env.Client.CoreV1().PersistentVolumes().Patch(ctx, volume, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {

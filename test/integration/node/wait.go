@@ -36,8 +36,8 @@ func (n *Node) Volume(class, name string) *corev1.PersistentVolume {
 	return found
 }
 
-// WaitVolume waits until is accepts the volume of a slot, and returns it; is gets nil
-// for a slot without a volume.
+// WaitVolume waits until is accepts the volume of a slot, and returns it; is is called with
+// nil for a slot without a volume.
 func (n *Node) WaitVolume(class, name, what string, is func(*corev1.PersistentVolume) bool) *corev1.PersistentVolume {
 	n.t.Helper()
 	var seen *corev1.PersistentVolume

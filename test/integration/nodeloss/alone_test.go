@@ -22,9 +22,9 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestControllersOfTheirOwn tests controllers with other settings, that are killed
+// TestOwnControllers tests controllers with other settings, that are killed
 // or replicated, one after the other on their own cluster.
-func TestControllersOfTheirOwn(t *testing.T) {
+func TestOwnControllers(t *testing.T) {
 	t.Parallel()
 	e := fixture.NewOn(t, audit.Config())
 	if err := node.Apply(e.Context(), e.Cluster); err != nil {
@@ -87,7 +87,7 @@ func dryRun(t *testing.T, e *fixture.Env) {
 }
 
 // budget: two claims are released in a minute, and the third waits, also for a
-// controller that has just begun.
+// controller that has just started.
 func budget(t *testing.T, e *fixture.Env) {
 	const settings = "nodeLoss: {releasesPerMinute: 2}\nleaderElection: {leaderElect: false}\n"
 	s := newSite(t, e, asks("Release", "1s"), "a")
@@ -177,7 +177,7 @@ func collected(t *testing.T, e *fixture.Env) {
 }
 
 // leaderKilled: during a delay, which is longer than a takeover after a kill. The other replica
-// completes it, and no earlier.
+// releases the claim after the delay, not before.
 func leaderKilled(t *testing.T, e *fixture.Env) {
 	const settings = "leaderElection: {leaseDuration: 15s, renewDeadline: 10s, retryPeriod: 1s}\n"
 	const delay = 20 * time.Second

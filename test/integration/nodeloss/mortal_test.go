@@ -23,8 +23,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 )
 
-// mortals are controllers of this process, one after the other. Each dies once its
-// first write is carried out, before it hears of that.
+// mortals are controllers of this process, one after the other. Each is killed once its
+// first write is carried out, before it receives the answer.
 type mortals struct {
 	site    *site
 	watch   cache.TransformFunc // of all their informers
@@ -111,7 +111,7 @@ func assemble(config *rest.Config, watch cache.TransformFunc) (*nodeloss.Control
 	return made, informer, factory, err
 }
 
-// killer ends a controller's life after its first write.
+// killer kills a controller after its first write.
 type killer struct {
 	ctx  context.Context //nolint:containedctx // the life of the controller
 	die  func()

@@ -69,10 +69,10 @@ func TestDiskOfALostNode(t *testing.T) {
 	}
 }
 
-// TestDiskTakenOut: of a node that works, under a StatefulSet that may be released. It
-// runs with another disk, and the provisioner lets the volume go and remembers the disk, which
-// is cleaned when it is attached again.
-func TestDiskTakenOut(t *testing.T) {
+// TestDiskRemoved: a working node loses a disk, under a StatefulSet whose claims may be released.
+// The StatefulSet runs with another disk. The provisioner removes the volume's finalizer and
+// records the disk, which is cleaned when it is attached again.
+func TestDiskRemoved(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
 	s := newSite(t, e, nil)

@@ -18,8 +18,9 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestStatefulSetIsWholeAgain: its node is deleted, without any manual action.
-func TestStatefulSetIsWholeAgain(t *testing.T) {
+// TestStatefulSetRecovers: a StatefulSet recovers from the deletion of its node, without any
+// manual action.
+func TestStatefulSetRecovers(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		class, claim map[string]string
@@ -48,9 +49,9 @@ func TestStatefulSetIsWholeAgain(t *testing.T) {
 	}
 }
 
-// TestPodThatWaitsAlready: pod GC was quicker than the delay, so that a pod was made for
+// TestPodAlreadyWaits: pod GC was quicker than the delay, so that a pod was made for
 // the old claim. It waits until the delay is cut short, which holds for losses before.
-func TestPodThatWaitsAlready(t *testing.T) {
+func TestPodAlreadyWaits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "1h"), "a", "b")
 	s.set("db", 1, nil)
@@ -192,8 +193,8 @@ func TestNodeBack(t *testing.T) {
 	})
 }
 
-// TestKept: claims that are not to be released, and say why.
-func TestKept(t *testing.T) {
+// TestClaimsKept: claims that are not to be released, and say why.
+func TestClaimsKept(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		class  map[string]string
@@ -274,7 +275,7 @@ func TestReserved(t *testing.T) {
 	s.waitGone(reserved, stowage.TombstonePublished)
 }
 
-// TestVolumesOfOthers are left alone, whatever they look like.
+// TestVolumesOfOthers: volumes that no provisioner published are not changed.
 func TestVolumesOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "1s"), "a")

@@ -61,9 +61,9 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestDoubtful: no provisioner can change volumes that another user has made and marked as a
+// TestForgedOwnership: no provisioner can change volumes that another user has made and marked as a
 // provisioner's, but that no provisioner can have made.
-func TestDoubtful(t *testing.T) {
+func TestForgedOwnership(t *testing.T) {
 	t.Parallel()
 	const oneHostname = "must be kubernetes.io/hostname In [one hostname]"
 	tests := map[string]struct {
@@ -98,9 +98,9 @@ func TestDoubtful(t *testing.T) {
 	}
 }
 
-// TestWholeLife: with the rights of the manifests a provisioner creates, watches,
+// TestLifecycle: with the rights of the manifests a provisioner creates, watches,
 // deletes and releases a volume.
-func TestWholeLife(t *testing.T) {
+func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	pv := published(t, beta)
 	provisioner := shared.provisioners[beta].CoreV1().PersistentVolumes()

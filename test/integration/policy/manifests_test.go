@@ -4,11 +4,6 @@
 package policy_test
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,13 +11,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"stowage.dev/stowage/test/cluster"
 )
 
 // TestApply: the API server takes everything that the kustomizations list, as
@@ -34,7 +28,7 @@ func TestApply(t *testing.T) {
 			for _, object := range objectsOf(t, file) {
 				t.Run(file+" "+object.GetKind()+" "+object.GetName(), func(t *testing.T) {
 					t.Parallel()
-					if err := applyDryRun(t, object); err != nil {
+					if err := cluster.Apply(t.Context(), shared.admin.dynamic, object, metav1.DryRunAll); err != nil {
 						t.Error(err)
 					}
 				})
@@ -87,24 +81,6 @@ func provisionerPod(t *testing.T) *corev1.Pod {
 	}
 }
 
-func applyDryRun(t *testing.T, object *unstructured.Unstructured) error {
-	t.Helper()
-	data, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plural, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
-	force := true
-	options := metav1.PatchOptions{DryRun: dryRun.DryRun, FieldManager: "kubectl", FieldValidation: metav1.FieldValidationStrict, Force: &force}
-	client := shared.admin.dynamic.Resource(plural)
-	if space := object.GetNamespace(); space != "" {
-		_, err = client.Namespace(space).Patch(t.Context(), object.GetName(), types.ApplyPatchType, data, options)
-		return err
-	}
-	_, err = client.Patch(t.Context(), object.GetName(), types.ApplyPatchType, data, options)
-	return err
-}
-
 // resourcesOf are the files that the kustomization in a folder lists.
 func resourcesOf(t *testing.T, folder string) []string {
 	t.Helper()
@@ -126,22 +102,11 @@ func resourcesOf(t *testing.T, folder string) []string {
 // objectsOf are the objects in a file of the manifests.
 func objectsOf(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(read(t, file))))
-	var objects []*unstructured.Unstructured
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		object := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict(document, &object.Object); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		objects = append(objects, object)
+	objects, err := cluster.Objects(read(t, file))
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
 	}
+	return objects
 }
 
 func read(t *testing.T, file string) []byte {

@@ -19,7 +19,7 @@ const (
 // taints is a merge patch to these.
 func taints(list string) string { return `{"spec":{"taints":[` + list + `]}}` }
 
-// TestNode: on Nodes, a provisioner may only remove the startup taint of its own.
+// TestNode: on Nodes, a provisioner may only remove the startup taint of its own Node.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	const (

@@ -66,7 +66,7 @@ func (b *env) login(ctx context.Context, pod *corev1.Pod) (*user, error) {
 	return newUser(config)
 }
 
-// impersonate makes a user whom RBAC refuses nothing. node is what its token
+// impersonate makes a user with all rights of RBAC. node is what its token
 // would name; empty for none.
 func (b *env) impersonate(name, node string) (*user, error) {
 	config := b.cluster.RESTConfig()

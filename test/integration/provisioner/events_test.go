@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestEvents: a volume's events show its life, and why it is delayed.
+// TestEvents: a volume's events show its lifecycle, and why it is delayed.
 func TestEvents(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("disk1", "1m")
@@ -76,8 +76,8 @@ func TestFailedClean(t *testing.T) {
 	n.WaitEntry(n.Files, "disk1", stowage.EntryAvailable, "")
 }
 
-// TestRecycle: no local volume can be recycled. It is left alone until an administrator
-// has chosen another policy.
+// TestRecycle: no local volume can be recycled. It is not changed until an administrator
+// chooses another policy.
 func TestRecycle(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("disk1", "1m")

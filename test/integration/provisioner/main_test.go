@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package provisioner_test tests the provisioner's life on a node: how it starts
+// Package provisioner_test tests the provisioner's lifecycle on a node: how it starts
 // and ends, which configuration it accepts and when, and its reports, events, metrics and
 // probes.
 package provisioner_test

@@ -21,8 +21,8 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestCannotBegin: a provisioner that cannot work ends, with the reason.
-func TestCannotBegin(t *testing.T) {
+// TestCannotStart: a provisioner that cannot work ends, with the reason.
+func TestCannotStart(t *testing.T) {
 	n := newNode(t)
 	empty := n.Path("empty")
 	if err := os.Mkdir(empty, 0o755); err != nil {

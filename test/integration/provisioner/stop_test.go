@@ -73,7 +73,7 @@ func TestStopWhileIdle(t *testing.T) {
 	same(t, n, before, n.Files, "disk1")
 }
 
-// readLine waits for a line from a pipe that has a name.
+// readLine waits for a line from a named pipe.
 func readLine(t *testing.T, pipe string, timeout time.Duration) string {
 	t.Helper()
 	file, err := os.OpenFile(pipe, os.O_RDWR|unix.O_NONBLOCK, 0)

@@ -127,7 +127,7 @@ func TestCleanerChanged(t *testing.T) {
 	stillRuns(t, n, pid)
 }
 
-// TestMountedConfigMap: the provisioner takes over what kubelet swaps in, all of it at once.
+// TestMountedConfigMap: the provisioner applies the version that kubelet swaps in atomically.
 func TestMountedConfigMap(t *testing.T) {
 	n := newNode(t)
 	n.Args = append(n.Args, "--config="+n.Path("mounted"))
@@ -189,7 +189,7 @@ func swap(t *testing.T, n *node.Node, version string) {
 	}
 }
 
-// script makes a program of lines of shell.
+// script makes a program of shell commands.
 func script(t *testing.T, n *node.Node, lines string) string {
 	t.Helper()
 	path := n.Path("cleaner.sh")

@@ -103,7 +103,7 @@ func TestStorageCapacity(t *testing.T) {
 			claims: sizes("60Gi", "60Gi"),
 			node:   "a",
 		},
-		"told twice": {
+		"published twice": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
 				return []*builders.Capacity{room(e, "a1", "a").Capacity("70Gi"), room(e, "a2", "a").Capacity("70Gi")}
 			},
@@ -239,7 +239,7 @@ func TestCapacityOfFailedPod(t *testing.T) {
 	e.CreatePVC(made(e, "second", "60Gi"))
 	second := e.CreatePod(e.Pod("second").PVC("second"))
 	e.WaitUnschedulable(second, noSpace)
-	// The write of the first pod's selected node fails for good.
+	// The write of the first pod's selected node fails permanently.
 	if err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(e.Context(), "first", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +338,7 @@ func TestCapacityWakesBeforeCacheUpdate(t *testing.T) {
 
 // TestCapacityOutlivesScheduler: a scheduler is stopped while a volume is being
 // made and the pod that it was for is deleted. The next scheduler holds the
-// bytes that the volume is going to take.
+// bytes that the volume will use.
 func TestCapacityOutlivesScheduler(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)

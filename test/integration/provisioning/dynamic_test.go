@@ -53,7 +53,7 @@ func TestDynamicProvisioning(t *testing.T) {
 		}
 		e.NoVolumeTwice()
 
-		// The next pod follows the volume.
+		// The next pod is placed on the volume's node.
 		e.DeletePod(pod)
 		again := e.CreatePod(e.Pod("again").PVC("data"))
 		if got := e.WaitScheduled(again).Spec.NodeName; got != node {
@@ -104,7 +104,7 @@ func TestNoNodeAllowed(t *testing.T) {
 	e.CreatePVC(made(e, "data", "5Gi"))
 	pod := e.CreatePod(e.Pod("pod").PVC("data"))
 	e.WaitUnschedulable(pod, notAllowed)
-	// A node comes that is allowed.
+	// An allowed node is added.
 	e.AddNodes(e.Node("b").Zone(e.Name("in")))
 	e.WaitScheduled(pod, "b")
 	if got := p.volumes(); got != 1 {
@@ -112,7 +112,7 @@ func TestNoNodeAllowed(t *testing.T) {
 	}
 }
 
-// TestImmediateProvisioning: the volume is made first, and the pod follows.
+// TestImmediateProvisioning: the volume is provisioned first, and the pod is placed on its node.
 func TestImmediateProvisioning(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(e *fixture.Env) {

@@ -26,7 +26,7 @@ var vendors = &registry{names: map[string]string{}, serving: map[string]*provisi
 // maxDrivers is how many tests of one run may have their own driver.
 const maxDrivers = 1000
 
-// registry hands claims to the provisioners of their drivers.
+// registry passes claims to the provisioners of their drivers.
 type registry struct {
 	mu      sync.Mutex
 	names   map[string]string // drivers by the Env's namespace

@@ -31,7 +31,7 @@ type canary struct {
 // TestUselessEventsDoNotWake: a pod waits for capacity. Events of each kind that
 // the scheduler listens to do not lead to an attempt to place it. The last event
 // of a kind helps a canary; when it has been placed or its claim been sent to a
-// node, the scheduler has heard of those before and would have tried the pod.
+// node, the scheduler has received the events of those before and would have tried the pod.
 func TestUselessEventsDoNotWake(t *testing.T) {
 	t.Parallel()
 	// Alone on a cluster: a pod of another test that fails to bind may release a volume.
@@ -184,7 +184,7 @@ func patchClass(e *fixture.Env, name string, patch any) {
 	}
 }
 
-// annotateDriver changes nothing that matters in the object of the Env's driver.
+// annotateDriver changes an irrelevant annotation of the Env's CSIDriver.
 func annotateDriver(e *fixture.Env) {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)

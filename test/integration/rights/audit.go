@@ -107,17 +107,17 @@ func chosen(name string) bool {
 
 // unused are the rights that no request needed.
 func (a *Audit) unused() ([]string, error) {
-	var asked []request
+	var requests []access
 	for _, path := range a.logs {
 		file, err := os.Open(path)
 		if err != nil {
 			return nil, fmt.Errorf("open the audit log: %w", err)
 		}
-		requests, err := read(file, a.User)
+		seen, err := read(file, a.User)
 		if err = errors.Join(err, file.Close()); err != nil {
 			return nil, fmt.Errorf("read the audit log %s: %w", path, err)
 		}
-		asked = append(asked, requests...)
+		requests = append(requests, seen...)
 	}
 	var unused []string
 	for _, path := range a.Files {
@@ -125,27 +125,24 @@ func (a *Audit) unused() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		granted, err := rightsOf(text)
+		rights, err := granted(text)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", path, err)
 		}
-		unused = append(unused, without(granted, asked)...)
+		unused = append(unused, without(rights, requests)...)
 	}
 	return slices.DeleteFunc(unused, func(right string) bool { return slices.Contains(a.Rare, right) }), nil
 }
 
-// request is what an API request needed a right for.
-type request struct{ verb, group, resource, namespace, name string }
-
 // read returns the different requests of a user that an audit log has, but those that were
 // forbidden.
-func read(log io.Reader, user string) ([]request, error) {
-	seen := map[request]bool{}
-	var requests []request
+func read(log io.Reader, user string) ([]access, error) {
+	seen := map[access]bool{}
+	var requests []access
 	reader := bufio.NewReader(log)
 	for {
 		line, err := reader.ReadBytes('\n')
-		if errors.Is(err, io.EOF) { // what comes after the last end of a line was cut off
+		if errors.Is(err, io.EOF) { // an incomplete last line was cut off
 			return requests, nil
 		}
 		if err != nil {
@@ -159,7 +156,7 @@ func read(log io.Reader, user string) ([]request, error) {
 		if event.User.Username != user || about == nil || event.ResponseStatus != nil && event.ResponseStatus.Code == 403 {
 			continue
 		}
-		r := request{event.Verb, about.APIGroup, about.Resource, about.Namespace, about.Name}
+		r := access{event.Verb, about.APIGroup, about.Resource, about.Namespace, about.Name}
 		if about.Subresource != "" {
 			r.resource += "/" + about.Subresource
 		}

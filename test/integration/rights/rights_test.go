@@ -41,11 +41,11 @@ const log = `{"verb":"list","user":{"username":"us"},"objectRef":{"resource":"po
 // forbidden.
 func TestUnused(t *testing.T) {
 	t.Parallel()
-	granted, err := rightsOf([]byte(roles))
+	rights, err := granted([]byte(roles))
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, err := read(strings.NewReader(log), "us")
+	requests, err := read(strings.NewReader(log), "us")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestUnused(t *testing.T) {
 		`get pods/log (API group "apps")`, `list pods/log (API group "apps")`,
 		`get configmaps (API group "") b in namespace ours`,
 	}
-	if diff := cmp.Diff(want, without(granted, asked)); diff != "" {
+	if diff := cmp.Diff(want, without(rights, requests)); diff != "" {
 		t.Errorf("unused (-want +got):\n%s", diff)
 	}
 }

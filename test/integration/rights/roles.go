@@ -4,83 +4,77 @@
 package rights
 
 import (
-	"bytes"
-	"errors"
+	"cmp"
 	"fmt"
-	"io"
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apimachinery/pkg/runtime"
+	rbacvalidation "k8s.io/component-helpers/auth/rbac/validation"
+
+	"stowage.dev/stowage/test/cluster"
 )
 
-// right is one verb on one resource, perhaps of one name. A Role's has a namespace.
-type right struct{ verb, group, resource, namespace, name string }
+// access is what a rule grants, or a request uses: one verb on one resource. An empty namespace
+// or name stands for all.
+type access struct{ verb, group, resource, namespace, name string }
 
-// String formats the right for a reader of the manifest.
-func (r right) String() string {
-	text := fmt.Sprintf("%s %s (API group %q)", r.verb, r.resource, r.group)
-	if r.name != "" {
-		text += " " + r.name
+func (a access) String() string {
+	text := fmt.Sprintf("%s %s (API group %q)", a.verb, a.resource, a.group)
+	if a.name != "" {
+		text += " " + a.name
 	}
-	if r.namespace != "" {
-		text += " in namespace " + r.namespace
+	if a.namespace != "" {
+		text += " in namespace " + a.namespace
 	}
 	return text
 }
 
-// rightsOf are those of the Roles and ClusterRoles of a manifest.
-func rightsOf(manifest []byte) ([]right, error) {
-	var rights []right
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
-	for {
-		var role rbacv1.Role // a ClusterRole has the same rules
-		err := decoder.Decode(&role)
-		if errors.Is(err, io.EOF) {
-			return rights, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if role.Kind != "Role" && role.Kind != "ClusterRole" {
-			continue
-		}
-		for i := range role.Rules {
-			rights = append(rights, apart(&role.Rules[i], role.Namespace)...)
-		}
-	}
+// covers reports whether a request uses the right. A watch needs the right to list too: client-go
+// lists where the API server does not stream the objects.
+func (a access) covers(request access) bool {
+	return (request.verb == a.verb || request.verb == "watch" && a.verb == "list") &&
+		request.group == a.group && request.resource == a.resource &&
+		cmp.Or(a.namespace, request.namespace) == request.namespace && cmp.Or(a.name, request.name) == request.name
 }
 
-// apart takes a rule apart.
-func apart(rule *rbacv1.PolicyRule, namespace string) []right {
-	names := rule.ResourceNames
-	if len(names) == 0 {
-		names = []string{""}
+// granted returns what the Roles and ClusterRoles of a manifest grant.
+func granted(manifest []byte) ([]access, error) {
+	objects, err := cluster.Objects(manifest)
+	if err != nil {
+		return nil, err
 	}
-	var rights []right
-	for _, group := range rule.APIGroups {
-		for _, resource := range rule.Resources {
-			for _, name := range names {
-				for _, verb := range rule.Verbs {
-					rights = append(rights, right{verb, group, resource, namespace, name})
+	var all []access
+	for _, object := range objects {
+		var role rbacv1.Role // a ClusterRole has the same rules
+		if kind := object.GetKind(); kind != "Role" && kind != "ClusterRole" {
+			continue
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role); err != nil {
+			return nil, err
+		}
+		for _, rules := range role.Rules {
+			for _, rule := range rbacvalidation.BreakdownRule(rules) {
+				if len(rule.Resources) == 0 {
+					continue // of a URL
 				}
+				a := access{verb: rule.Verbs[0], group: rule.APIGroups[0], resource: rule.Resources[0], namespace: role.Namespace}
+				if len(rule.ResourceNames) > 0 {
+					a.name = rule.ResourceNames[0]
+				}
+				all = append(all, a)
 			}
 		}
 	}
-	return rights
+	return all, nil
 }
 
-// without are the rights that no request needed. A watch needs the right to list
-// too: client-go lists where the API server does not stream the objects.
-func without(rights []right, asked []request) []string {
+// without returns the rights that no request used.
+func without(rights, requests []access) []string {
 	var unused []string
-	for _, r := range rights {
-		used := slices.ContainsFunc(asked, func(q request) bool {
-			return (q.verb == r.verb || q.verb == "watch" && r.verb == "list") && q.group == r.group && q.resource == r.resource &&
-				(r.namespace == "" || r.namespace == q.namespace) && (r.name == "" || r.name == q.name)
-		})
-		if !used {
-			unused = append(unused, r.String())
+	for _, right := range rights {
+		if !slices.ContainsFunc(requests, right.covers) {
+			unused = append(unused, right.String())
 		}
 	}
 	return unused

@@ -158,7 +158,7 @@ func TestNodeAffinity(t *testing.T) {
 	}
 }
 
-// TestVolumesWithoutAffinity: they can be had on every node.
+// TestVolumesWithoutAffinity: they can be used on every node.
 func TestVolumesWithoutAffinity(t *testing.T) {
 	t.Parallel()
 	run(t, map[string]scenario{

@@ -24,7 +24,7 @@ func bindTo(e *fixture.Env, claim, node string) {
 	e.DeletePod(first)
 }
 
-// TestBoundClaims: the pod follows its volume, or has the reason in its condition.
+// TestBoundClaims: the pod is placed on its volume's node, or has the reason in its condition.
 func TestBoundClaims(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -131,7 +131,7 @@ func TestNarrowing(t *testing.T) {
 	e := fixture.New(t)
 	e.AddNodes(e.Node("a"), e.Node("b"))
 	bindTo(e, "data", "a")
-	// Too large for any node: only node a is asked about CPU.
+	// Too large for any node: only node a is checked for CPU.
 	pod := e.CreatePod(e.Pod("large").PVC("data").Requests("1000", ""))
 	e.WaitUnschedulable(pod, "1 Insufficient cpu", leftOut)
 }

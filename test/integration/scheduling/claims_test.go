@@ -27,7 +27,7 @@ func finalizers(names ...string) any {
 	return map[string]any{"metadata": map[string]any{"finalizers": names}}
 }
 
-// TestImmediateClaims: the PV controller binds them; the pod waits and follows.
+// TestImmediateClaims: the PV controller binds them; the pod waits for that.
 func TestImmediateClaims(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -95,7 +95,7 @@ func TestLostClaim(t *testing.T) {
 	e.WaitUnschedulable(pod, `persistentvolumeclaim "data" bound to non-existent persistentvolume "`+volume+`"`)
 }
 
-// TestDeletedClaim: a claim on its way out is not used; one that takes its
+// TestDeletedClaim: a claim that is being deleted is not used; one that takes its
 // place is.
 func TestDeletedClaim(t *testing.T) {
 	t.Parallel()
@@ -184,7 +184,7 @@ func TestGenericEphemeralVolumes(t *testing.T) {
 		if bound := e.Bindings(); len(bound) > 0 {
 			t.Errorf("claims are bound: %v", bound)
 		}
-		// With the other claim out of the way, the controller makes the right one.
+		// Without the other claim, the controller creates the right one.
 		deletePVC(e, "pod-scratch")
 		e.WaitScheduled(pod, "a")
 		wantBindings(e, map[string]string{"pod-scratch": "volume"})

@@ -64,7 +64,7 @@ func TestPodRecreatedWhileBinding(t *testing.T) {
 	})
 }
 
-// bindingHeld has a pod reserve the only volume and stops the scheduler's write
+// bindingHeld makes a pod reserve the only volume and holds the scheduler's write
 // of the claimRef until release is called. Both binding modes.
 func bindingHeld(t *testing.T, test func(e *fixture.Env, pod *v1.Pod, release func())) {
 	t.Helper()
@@ -105,7 +105,7 @@ func TestPodRecreated(t *testing.T) {
 }
 
 // TestStatefulSet: two claims a pod; scaled up, down and up again, every pod
-// comes back to its own volumes.
+// is bound to its former volumes.
 func TestStatefulSet(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(e *fixture.Env) {

@@ -12,7 +12,7 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// oneNode is a scene with everything on node a.
+// oneNode is a scene with all objects on node a.
 func oneNode(e *fixture.Env, claim *builders.PVC, volumes ...*builders.PV) scene {
 	return scene{nodes: []*builders.Node{e.Node("a")}, volumes: volumes, claims: []*builders.PVC{claim}}
 }

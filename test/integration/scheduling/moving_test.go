@@ -14,14 +14,14 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// nth is true of the n-th request, counted from 1, that is meant.
+// nth is true of the n-th selected request, counted from 1.
 func nth(n int64, is func(fixture.Request) bool) func(fixture.Request) bool {
 	var count atomic.Int64
 	return func(r fixture.Request) bool { return is(r) && count.Add(1) == n }
 }
 
-// move is from a scheduler that is killed while it binds a pod's claims to
-// another one of the same name, with the other volume plugin, which completes it.
+// move replaces a scheduler that is killed while it binds a pod's claims by another one of the
+// same name, with the other volume plugin, which completes the binding.
 type move struct {
 	from, to fixture.Profile
 	// at is the first write that the first scheduler cannot complete.
@@ -40,7 +40,7 @@ func (m *move) prepare(e *fixture.Env) {
 	)
 }
 
-// leave has the first scheduler die with the pod's claims half bound.
+// leave kills the first scheduler while the pod's claims are half bound.
 func (m *move) leave(e *fixture.Env) *v1.Pod {
 	e.T.Helper()
 	tap := fixture.NewTap()
@@ -54,7 +54,7 @@ func (m *move) leave(e *fixture.Env) *v1.Pod {
 	return pod
 }
 
-// arrive resumes with the second scheduler.
+// arrive starts the second scheduler.
 func (m *move) arrive(e *fixture.Env, pod *v1.Pod) {
 	e.T.Helper()
 	e.Start(fixture.SchedulerOptions{Profiles: []fixture.Profile{m.to}})
@@ -67,7 +67,7 @@ func (m *move) arrive(e *fixture.Env, pod *v1.Pod) {
 	e.NoVolumeTwice()
 }
 
-// TestMovingInTheMiddle: with volumes claimed, or not even those.
+// TestMovingInTheMiddle: before or after the claimRefs are written.
 func TestMovingInTheMiddle(t *testing.T) {
 	t.Parallel()
 	moves := map[string]move{
@@ -136,8 +136,8 @@ func TestMovingWhileClaimsAreBound(t *testing.T) {
 	}
 }
 
-// TestMovingUnderLoad: the plugin is changed while pods come in, there and
-// back. Every pod is placed, no volume is given twice.
+// TestMovingUnderLoad: the plugin is changed and changed back while pods are created. Every
+// pod is placed, no volume is bound twice.
 func TestMovingUnderLoad(t *testing.T) {
 	t.Parallel()
 	const nodes, perNode, perScheduler = 5, 6, 10

@@ -72,9 +72,9 @@ func TestPerfectPacking(t *testing.T) {
 	})
 }
 
-// TestTwoProfilesOneEngine: pods of two profiles of one scheduler request the
+// TestTwoProfilesOneCache: pods of two profiles of one scheduler request the
 // same volumes at the same time. Each profile alone would use all of them.
-func TestTwoProfilesOneEngine(t *testing.T) {
+func TestTwoProfilesOneCache(t *testing.T) {
 	t.Parallel()
 	const nodes, perNode = 4, 8
 	e := fixture.New(t)

@@ -15,7 +15,7 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// Parts of messages that users read.
+// Parts of messages in pod conditions.
 const (
 	noVolume      = "node(s) didn't find available persistent volumes to bind"
 	nodeConflict  = "node(s) didn't match PersistentVolume's node affinity"

@@ -14,7 +14,7 @@ import (
 )
 
 // TestStaticWaitForFirstConsumer: the only node with enough volumes for all of
-// the pod's claims gets the pod, and each claim the volume of its size.
+// the pod's claims is chosen, and each claim is bound to the volume of its size.
 func TestStaticWaitForFirstConsumer(t *testing.T) {
 	t.Parallel()
 	for claims := 1; claims <= 4; claims++ {
@@ -165,7 +165,7 @@ func accessModesScenario(order ...string) scenario {
 	}
 }
 
-// TestCapacityChoice: which of several volumes that would do a claim gets.
+// TestCapacityChoice: which of several suitable volumes a claim is bound to.
 func TestCapacityChoice(t *testing.T) {
 	t.Parallel()
 	on := func(e *fixture.Env, volumes ...*builders.PV) scene {

@@ -140,7 +140,7 @@ func wakes() map[string]wake {
 }
 
 // keptTooSmall has a volume that fits, and one that is reserved for the claim and does
-// not fit: while it is, the claim gets no other.
+// not fit: while it is reserved, the claim is bound to no other.
 func keptTooSmall(e *fixture.Env) scene {
 	kept := e.LocalPV("kept", "a").Capacity("512Mi").ClaimRef(e.Namespace, "data", "")
 	return oneNode(e, e.PVC("data").Request("1Gi"), e.LocalPV("volume", "a"), kept)
@@ -188,10 +188,10 @@ func TestWokenBeforeCacheUpdate(t *testing.T) {
 	}
 }
 
-// TestUselessVolumesDoNotWake: volumes that cannot help a pod do not cost an
+// TestUnsuitableVolumesDoNotRequeue: volumes that cannot help a pod do not cost an
 // attempt. The last one helps another pod; when that is placed, the scheduler
 // has received the events of all the others, and would have tried the first pod before.
-func TestUselessVolumesDoNotWake(t *testing.T) {
+func TestUnsuitableVolumesDoNotRequeue(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
 	e.CreateClass(e.Class("other"))

@@ -95,7 +95,7 @@ func TestAdopt(t *testing.T) {
 }
 
 // TestNotAdopted: the provisioner does not touch the disks of volumes that were not
-// adopted, whatever its setting for existing data.
+// adopted, with any setting for existing data.
 func TestNotAdopted(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)

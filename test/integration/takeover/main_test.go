@@ -4,7 +4,7 @@
 // Package takeover_test moves nodes with real disks from the reference provisioner
 // (sig-storage-local-static-provisioner) to the provisioner and back, on a real API server
 // and with the real PersistentVolume controller. The reference does not run: its
-// volumes are made by hand in its form.
+// volumes are created in its form.
 package takeover_test
 
 import (

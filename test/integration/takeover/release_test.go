@@ -95,9 +95,9 @@ func TestLostNode(t *testing.T) {
 	wait(e, pv.Name, "gone", gone)
 }
 
-// TestBack: volumes can be handed to the reference and back, and a provisioner that
+// TestBackToReference: volumes can be handed to the reference and back, and a provisioner that
 // starts in between does not clean them.
-func TestBack(t *testing.T) {
+func TestBackToReference(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
 	n := node.New(t, e, "a")

@@ -10,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -18,25 +17,14 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// waitTold waits until the pod's condition PodScheduled contains words, and returns its
+// waitCondition waits until the pod's condition PodScheduled contains words, and returns its
 // message. Every attempt to place the pod updates it; of its events only the
 // first has the message. begin, if it is not nil, is called once the watch has started.
-func waitTold(e *fixture.Env, pod, words string, begin func()) (message string) {
+func waitCondition(e *fixture.Env, pod, words string, begin func()) (message string) {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
 	defer cancel()
-	pods := e.Client.CoreV1().Pods(e.Namespace)
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, pod).String()
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = only
-			return pods.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = only
-			return pods.Watch(ctx, o)
-		},
-	}
+	lw := cache.NewListWatchFromClient(e.Client.CoreV1().RESTClient(), "pods", e.Namespace, fields.OneTermEqualSelector(metav1.ObjectNameField, pod))
 	synced := func(cache.Store) (bool, error) {
 		if begin != nil {
 			begin()
@@ -46,7 +34,7 @@ func waitTold(e *fixture.Env, pod, words string, begin func()) (message string) 
 	var seen []string
 	_, err := watchtools.UntilWithSync(ctx, lw, &v1.Pod{}, synced, func(w watch.Event) (bool, error) {
 		if p, ok := w.Object.(*v1.Pod); ok {
-			message = told(p)
+			message = rejection(p)
 			seen = append(seen, message)
 		}
 		return strings.Contains(message, words), nil
@@ -57,8 +45,8 @@ func waitTold(e *fixture.Env, pod, words string, begin func()) (message string) 
 	return message
 }
 
-// told is why the pod is unscheduled.
-func told(pod *v1.Pod) string {
+// rejection is the message of the pod's condition PodScheduled, if that is False.
+func rejection(pod *v1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
 			return c.Message

@@ -13,8 +13,6 @@ type effort int
 const (
 	// feasible: whether the pod fits; the solution may be incomplete.
 	feasible effort = iota
-	// counted: the number of bytes; which of equal volumes is chosen does not matter.
-	counted
 	// exact: the assignment that Reserve carries out.
 	exact
 )
@@ -38,11 +36,10 @@ type solution struct {
 	provisions []provision
 }
 
-// binding is a claim that an existing volume of so many bytes serves.
+// binding is a claim that an existing volume serves.
 type binding struct {
 	of     *pending
 	volume *match.Volume
-	bytes  int64
 }
 
 // provision is a claim to provision for.

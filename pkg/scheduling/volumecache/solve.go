@@ -133,7 +133,7 @@ func (c *Cache) solveFixed(s *solution, g *group, p *pending, at location) match
 	}
 	switch {
 	case best != nil:
-		s.bindings = append(s.bindings, binding{p, best.Volume, best.Bytes})
+		s.bindings = append(s.bindings, binding{p, best.Volume})
 	case mine:
 		return c.mismatchReason(p)
 	case p.selected == "":
@@ -165,7 +165,7 @@ func (c *Cache) solveHeld(s *solution, h *hold, g *group, p *pending, at locatio
 	case h.volume.Lost != match.Fits:
 		return h.volume.lostReason(p.Claim)
 	case at.in(c.segmentOn(h.volume, at.node)):
-		s.bindings = append(s.bindings, binding{p, h.volume.Volume, h.volume.Bytes})
+		s.bindings = append(s.bindings, binding{p, h.volume.Volume})
 	default:
 		return match.Reason{Code: match.ReservedVolumeMismatch, Claim: p.Claim.Name, Volume: h.volume.Name}
 	}

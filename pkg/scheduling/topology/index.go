@@ -6,7 +6,6 @@ package topology
 import (
 	"maps"
 	"slices"
-	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -49,7 +48,6 @@ func (s *Segment[S]) Has(node string) bool { return s.nodes[node] != nil }
 type Node[S any] struct {
 	// Object is the newest version observed, nil if the node was removed; read only.
 	Object *v1.Node
-	next   atomic.Pointer[Node[S]] // the node that was looked up after this one
 
 	// Name is the node's name, duplicated to avoid a dereference of Object.
 	Name string
@@ -103,53 +101,6 @@ func (x *Index[S]) Node(name string) *Node[S] { return x.nodes[name] }
 
 // NodeOf returns the node whose newest object is this one, nil if there is none.
 func (x *Index[S]) NodeOf(object *v1.Node) *Node[S] { return x.objects[object] }
-
-// NodeAfter is NodeOf for callers that repeatedly look up all nodes in the same order,
-// possibly with gaps. before is the node they looked up previously, nil for none. Once
-// the order is learned it needs no map look-up.
-func (x *Index[S]) NodeAfter(before *Node[S], object *v1.Node) *Node[S] {
-	if before == nil {
-		return x.objects[object]
-	}
-	next := before
-	for range maxLookahead {
-		if next = next.next.Load(); next == nil {
-			break
-		}
-		if next.Object == object {
-			return next
-		}
-	}
-	return before.linkNext(x.objects[object])
-}
-
-// NamedAfter is Node for such callers; it learns the same order.
-func (x *Index[S]) NamedAfter(before *Node[S], name string) *Node[S] {
-	if before == nil {
-		return x.nodes[name]
-	}
-	next := before
-	for range maxLookahead {
-		if next = next.next.Load(); next == nil {
-			break
-		}
-		if next.Name == name && next.Object != nil {
-			return next
-		}
-	}
-	return before.linkNext(x.nodes[name])
-}
-
-// linkNext records found, nil if unknown, as the node that is looked up after n.
-func (n *Node[S]) linkNext(found *Node[S]) *Node[S] {
-	if found != nil {
-		n.next.Store(found)
-	}
-	return found
-}
-
-// maxLookahead is how many nodes NodeAfter and NamedAfter follow along the learned order.
-const maxLookahead = 3
 
 // Nodes calls yield with each node, in no order, until it returns false.
 func (x *Index[S]) Nodes(yield func(*Node[S]) bool) {
@@ -251,9 +202,6 @@ func (x *Index[S]) RemoveNode(name string) {
 	}
 	delete(x.nodes, name)
 	delete(x.objects, entry.Object)
-	// Another node may still link to this one.
-	entry.Object = nil
-	entry.next.Store(nil)
 }
 
 // SegmentsOf computes the segments of the given version of a node. It does not change the

@@ -11,9 +11,8 @@ import (
 )
 
 type (
-	index     = topology.Index[content]
-	segment   = topology.Segment[content]
-	nodeEntry = topology.Node[content]
+	index   = topology.Index[content]
+	segment = topology.Segment[content]
 )
 
 // content is what the volume cache keeps for a topology segment.

@@ -18,7 +18,7 @@ const (
 )
 
 // solution is the scratch memory and the result of solving one pod for one node. It is
-// reused; only before outlives the call.
+// reused.
 type solution struct {
 	solver     match.Solver
 	open       []*pending // of the current group, to be matched
@@ -29,8 +29,6 @@ type solution struct {
 	shares     []share
 	rows       [][1 << maxTogether]uint8 // of allotTogether
 	allotted   []*provision              // of the current group, by size
-	// before is the node that was evaluated last.
-	before *nodeEntry
 
 	bindings   []binding
 	provisions []provision

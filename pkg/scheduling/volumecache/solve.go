@@ -28,17 +28,7 @@ func (c *Cache) Fits(d *Demand, node *v1.Node) match.Reason {
 }
 
 func (c *Cache) fits(s *solution, d *Demand, node *v1.Node) match.Reason {
-	return c.solve(s, d, c.locationAt(c.entryOf(s, node), node), feasible)
-}
-
-// entryOf returns the entry of the node, nil if it is not the indexed object. It is fast
-// if s evaluated the node's predecessor last.
-func (c *Cache) entryOf(s *solution, node *v1.Node) *nodeEntry {
-	at := c.index.NodeAfter(s.before, node)
-	if at != nil {
-		s.before = at
-	}
-	return at
+	return c.solve(s, d, c.locationOf(node), feasible)
 }
 
 // location is the node for which claims are solved: its name and its segments.
@@ -50,12 +40,7 @@ type location struct {
 // locationOf returns the segments of the node as passed by the caller. If its labels differ
 // from the indexed node's (either may be older), the caller's apply.
 func (c *Cache) locationOf(node *v1.Node) location {
-	return c.locationAt(c.index.NodeOf(node), node)
-}
-
-// locationAt is locationOf for callers that have the node's entry, nil for none.
-func (c *Cache) locationAt(entry *nodeEntry, node *v1.Node) location {
-	if entry != nil {
+	if entry := c.index.NodeOf(node); entry != nil {
 		return location{entry.Name, entry.Segments}
 	}
 	if entry := c.index.Node(node.Name); entry != nil && maps.Equal(entry.Object.Labels, node.Labels) {

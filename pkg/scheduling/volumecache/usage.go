@@ -21,7 +21,7 @@ func (c *Cache) Usage(d *Demand, node *v1.Node, dst []Usage) []Usage {
 	defer c.putScratch(s)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	at := c.locationAt(c.entryOf(s, node), node)
+	at := c.locationOf(node)
 	for i := range d.groups {
 		bindings, provisions := len(s.bindings), len(s.provisions)
 		if c.solveGroup(s, d, &d.groups[i], at, exact).Code != 0 {

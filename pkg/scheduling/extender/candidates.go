@@ -9,7 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
-
 )
 
 // candidates are the nodes of a call: their names, or the objects if the scheduler's

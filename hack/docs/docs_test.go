@@ -126,8 +126,8 @@ func TestMetrics(t *testing.T) {
 	metrics.CountBindConflict("persistentvolumes", "done")
 	clientmetrics.RateLimiterLatency.Observe(t.Context(), "GET", url.URL{Host: "server"}, time.Second)
 	measureProvisioner()
-	defer metrics.WatchEngine(func() metrics.EngineSize {
-		return metrics.EngineSize{Provisioning: map[string]metrics.Provisioning{"fast": {}}}
+	defer metrics.WatchCache(func() metrics.CacheSize {
+		return metrics.CacheSize{Provisioning: map[string]metrics.Provisioning{"fast": {}}}
 	})()
 	metrics.RegisterExtender()
 	metrics.ObserveExtenderRequest("filter", "ok", time.Second)

@@ -35,7 +35,7 @@ var (
 	registerExtender sync.Once
 )
 
-// RegisterExtender registers the extender's metrics, and those of the engine and of binding,
+// RegisterExtender registers the extender's metrics, and those of the scheduling cache and of binding,
 // which it shares with the scheduler.
 func RegisterExtender() {
 	Register()

@@ -67,7 +67,7 @@ func Register() {
 			matchingDuration, reserveDuration, bindDuration, bindStageDuration, bindConflicts,
 			directBindingDisabled,
 		)
-		legacyregistry.CustomMustRegister(engines)
+		legacyregistry.CustomMustRegister(caches)
 	})
 }
 

@@ -29,14 +29,14 @@ func TestMetricsAreServed(t *testing.T) {
 	metrics.ObserveBind("Direct", "success", time.Millisecond)
 	metrics.ObserveBindStage("claim_volumes", "success", time.Millisecond)
 	metrics.CountBindConflict("persistentvolumes", "retried")
-	size := func() metrics.EngineSize {
-		return metrics.EngineSize{Volumes: 500, Segments: 10, Nodes: 5, Reservations: 1, Provisioning: map[string]metrics.Provisioning{
+	size := func() metrics.CacheSize {
+		return metrics.CacheSize{Volumes: 500, Segments: 10, Nodes: 5, Reservations: 1, Provisioning: map[string]metrics.Provisioning{
 			"fast": {Claims: 2, Bytes: 3 << 30, Overdue: 1},
 		}}
 	}
-	defer metrics.WatchEngine(size)()
-	defer metrics.WatchEngine(size)()
-	metrics.WatchEngine(size)() // stopped
+	defer metrics.WatchCache(size)()
+	defer metrics.WatchCache(size)()
+	metrics.WatchCache(size)() // stopped
 	metrics.SetDirectBindingDisabled(true)
 
 	families, err := legacyregistry.DefaultGatherer.Gather()

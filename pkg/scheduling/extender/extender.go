@@ -122,7 +122,7 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 
 // measured exports the metrics of the cache until ctx ends.
 func (e *Extender) measured(ctx context.Context) *Extender {
-	context.AfterFunc(ctx, metrics.WatchEngine(e.cache.Size))
+	context.AfterFunc(ctx, metrics.WatchCache(e.cache.Size))
 	return e
 }
 

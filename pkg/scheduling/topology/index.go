@@ -99,8 +99,8 @@ func NewIndex[S any]() *Index[S] {
 // Node returns the node with that name, nil when unknown.
 func (x *Index[S]) Node(name string) *Node[S] { return x.nodes[name] }
 
-// NodeOf returns the node whose newest object is this one, nil if there is none.
-func (x *Index[S]) NodeOf(object *v1.Node) *Node[S] { return x.objects[object] }
+// NodeByObject returns the node whose newest object is this one, nil if there is none.
+func (x *Index[S]) NodeByObject(object *v1.Node) *Node[S] { return x.objects[object] }
 
 // Nodes calls yield with each node, in no order, until it returns false.
 func (x *Index[S]) Nodes(yield func(*Node[S]) bool) {
@@ -114,8 +114,8 @@ func (x *Index[S]) Nodes(yield func(*Node[S]) bool) {
 // Len returns how many nodes and segments there are.
 func (x *Index[S]) Len() (nodes, segments int) { return len(x.nodes), len(x.segments) }
 
-// Made returns how many segments the index has created, removed ones included.
-func (x *Index[S]) Made() uint64 { return x.created }
+// SegmentsCreated returns how many segments the index has created, removed ones included.
+func (x *Index[S]) SegmentsCreated() uint64 { return x.created }
 
 // Acquire returns the segment of the condition, creating it if necessary, and adds the
 // caller to its users.

@@ -68,8 +68,8 @@ func FuzzIndex(f *testing.F) {
 				t.Fatal(err)
 			}
 			for _, object := range objects {
-				if found := x.NodeOf(object); found != nil && (found.Object != object || found != x.Node(object.Name)) {
-					t.Fatalf("NodeOf and Node differ for node %s", object.Name)
+				if found := x.NodeByObject(object); found != nil && (found.Object != object || found != x.Node(object.Name)) {
+					t.Fatalf("NodeByObject and Node differ for node %s", object.Name)
 				}
 			}
 		}

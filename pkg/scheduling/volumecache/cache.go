@@ -159,11 +159,11 @@ func (c *Cache) Ready(stop <-chan struct{}) bool {
 }
 
 // Size returns the number of objects in the cache. It reads each reservation.
-func (c *Cache) Size() metrics.EngineSize {
+func (c *Cache) Size() metrics.CacheSize {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	nodes, segments := c.index.Len()
-	size := metrics.EngineSize{
+	size := metrics.CacheSize{
 		Volumes: len(c.volume), Nodes: nodes, Segments: segments, Reservations: len(c.reserved.byClaim),
 		Provisioning: map[string]metrics.Provisioning{},
 	}

@@ -97,11 +97,11 @@ func (c *Cache) NodesNamed(names []string, nodes []*v1.Node) {
 	}
 }
 
-// SegmentsMade returns a number that changes when the result of NodeGains may change.
-func (c *Cache) SegmentsMade() uint64 {
+// SegmentsCreated returns a number that changes when the result of NodeGains may change.
+func (c *Cache) SegmentsCreated() uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.index.Made()
+	return c.index.SegmentsCreated()
 }
 
 // NodeGains reports whether the updated node can reach volumes or capacity that it could

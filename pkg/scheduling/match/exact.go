@@ -17,10 +17,6 @@ import (
 // implicit, only requests are nodes: an edge leads from i to j if j holds one of i's
 // candidates, and costs what i pays for it less what j paid. All unserved requests are
 // sources. There are at most MaxExact nodes, whatever the number of volumes.
-//
-// The fourth of Assign's objectives is applied afterwards: each request in turn takes the
-// first volume by name that some assignment of the same cost gives it, with the requests
-// before it unchanged. One search per request covers all of its candidates.
 type exactSolver struct {
 	n          int // requests
 	requests   [MaxExact]*Request
@@ -47,18 +43,13 @@ type candidateEntry struct {
 const none = -1
 
 // run sets the result of s.
-func (x *exactSolver) run(s *Solver, byName bool) {
+func (x *exactSolver) run(s *Solver) {
 	x.n = len(s.active)
 	for i, a := range s.active {
 		x.requests[i], x.candidates[i], x.held[i] = s.requests[a], s.candidates[a], none
 	}
 	x.rankNames()
 	for x.augment() {
-	}
-	if byName {
-		for i := range x.n {
-			x.takeFirstName(i)
-		}
 	}
 	for i, a := range s.active {
 		if x.held[i] != none {
@@ -180,101 +171,5 @@ func (x *exactSolver) relax(i, c, j int) bool {
 		return false
 	}
 	x.reached[j], x.dist[j], x.from[j], x.via[j] = true, dist, int8(i), int8(c)
-	return true
-}
-
-// takeFirstName gives request i the first volume by name that it can have at the same
-// total cost. Requests before i keep their volumes.
-func (x *exactSolver) takeFirstName(i int) {
-	x.searchReleases(i)
-	was := x.costOf(i, int(x.held[i]))
-	best := int(x.held[i])
-	for c := range x.candidates[i] {
-		if best != none && x.rank[i][c] >= x.rank[i][best] {
-			continue
-		}
-		dist := x.costOf(i, c).minus(was)
-		if j := x.holder[x.rank[i][c]]; j != none {
-			if !x.reached[j] {
-				continue
-			}
-			dist = dist.plus(x.dist[j])
-		}
-		if dist.compare(cost{}) == 0 {
-			best = c
-		}
-	}
-	if best == int(x.held[i]) {
-		return
-	}
-	if h := x.held[i]; h != none {
-		x.holder[x.rank[i][h]] = none
-	}
-	for j, c := int8(i), int8(best); ; {
-		x.held[j] = c
-		if c == none {
-			// The unserved request from[j] is served instead of j.
-			next := x.from[j]
-			if next == none {
-				return
-			}
-			j, c = next, x.via[next]
-			continue
-		}
-		next := x.holder[x.rank[j][c]]
-		x.holder[x.rank[j][c]] = j
-		if next == none {
-			return
-		}
-		j, c = next, x.via[next]
-	}
-}
-
-// searchReleases finds for each request after i the cheapest way to release its volume,
-// given that i no longer needs its own. The number of served requests stays the same: a
-// request that loses its volume is replaced by i or by another unserved one. There are no
-// cycles of negative cost here either.
-func (x *exactSolver) searchReleases(i int) {
-	for j := range x.n {
-		x.reached[j] = false
-	}
-	for better := true; better; {
-		better = false
-		for j := i + 1; j < x.n; j++ {
-			held := x.costOf(j, int(x.held[j]))
-			for c := range x.candidates[j] {
-				k := int(x.holder[x.rank[j][c]])
-				free := k == none || k == i
-				if k == j || !free && (k < i || !x.reached[k]) {
-					continue
-				}
-				dist := x.costOf(j, c).minus(held)
-				if !free {
-					dist = dist.plus(x.dist[k])
-				}
-				better = x.improve(j, dist, none, c) || better
-			}
-			if x.held[j] == none {
-				continue
-			}
-			if x.held[i] == none {
-				better = x.improve(j, cost{}.minus(held), none, none) || better
-			}
-			for k := i + 1; k < x.n; k++ {
-				if x.held[k] == none && x.reached[k] {
-					better = x.improve(j, x.dist[k].minus(held), k, none) || better
-				}
-			}
-		}
-	}
-}
-
-// improve records a way for request j to release its volume: by taking a candidate, or by
-// leaving its place to request k. It reports whether that is the cheapest so far.
-func (x *exactSolver) improve(j int, dist cost, k, candidate int) bool {
-	if x.reached[j] && dist.compare(x.dist[j]) >= 0 {
-		return false
-	}
-	x.reached[j], x.dist[j], x.from[j], x.via[j] = true, dist, int8(k), int8(candidate)
 	return true
 }

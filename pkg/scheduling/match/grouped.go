@@ -120,13 +120,13 @@ func (s *grouped) compatible(r *Request) []group {
 	return s.groups[first:last]
 }
 
-// cheapest appends the k best volumes of each group that the request can have, in the
-// order of each group.
+// cheapest appends the k volumes that serve the request best, in the order of Less.
 func (s *grouped) cheapest(r *Request, k int, dst []*Volume) []*Volume {
-	compatible := s.compatible(r)
+	compatible, begin := s.compatible(r), len(dst)
 	for i := range compatible {
 		if g := &compatible[i]; g.kind.modes.Contains(r.AccessModes) {
-			dst = g.list.cheapest(r, k, dst)
+			split := len(dst)
+			dst = Merge(r, k, g.list.cheapest(r, k, dst), begin, split)
 		}
 	}
 	return dst

@@ -79,33 +79,30 @@ func (p *Pool) IndexLabel(key string) {
 // fewer, in the order of Less, and returns the extended slice. The request must be for
 // the pool's class.
 func (p *Pool) Cheapest(r *Request, k int, dst []*Volume) []*Volume {
-	begin := len(dst)
 	index, by := p.mostSelective(r)
 	switch {
 	case index == nil:
-		dst = p.all.cheapest(r, k, dst)
+		return p.all.cheapest(r, k, dst)
 	case by.anyValue:
-		dst = index.anyValue.cheapest(r, k, dst)
-	default:
-		for _, value := range by.values {
-			if volumes := index.byValue[value]; volumes != nil {
-				dst = volumes.cheapest(r, k, dst)
-			}
+		return index.anyValue.cheapest(r, k, dst)
+	}
+	begin := len(dst)
+	for _, value := range by.values {
+		if volumes := index.byValue[value]; volumes != nil {
+			split := len(dst)
+			dst = Merge(r, k, volumes.cheapest(r, k, dst), begin, split)
 		}
 	}
-	return KeepCheapest(r, k, dst, begin)
+	return dst
 }
 
-// KeepCheapest sorts dst[begin:] in the order of Less, in place, and drops all but the
-// first k of these volumes.
-func KeepCheapest(r *Request, k int, dst []*Volume, begin int) []*Volume {
-	for i := begin + 1; i < len(dst); i++ {
-		if Less(r, dst[i], dst[i-1]) { // volumes of several pools, or that offer other access modes
-			slices.SortFunc(dst[begin:], func(a, b *Volume) int { return compare(r, a, b) })
-			break
-		}
+// Merge merges list[begin:split] and list[split:], both in the order of Less, and drops
+// all but the first k of these volumes. It changes the list.
+func Merge(r *Request, k int, list []*Volume, begin, split int) []*Volume {
+	if begin < split && split < len(list) && Less(r, list[split], list[split-1]) {
+		slices.SortFunc(list[begin:], func(a, b *Volume) int { return compare(r, a, b) })
 	}
-	return dst[:min(len(dst), begin+k)]
+	return list[:min(len(list), begin+k)]
 }
 
 // Serves reports whether any volume serves the request.

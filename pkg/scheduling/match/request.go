@@ -103,7 +103,7 @@ func (r *Request) FitsSpec(v *Volume) bool {
 		v.Block == r.Block &&
 		v.AccessModes.Contains(r.AccessModes) &&
 		v.AttributesClass == r.AttributesClass &&
-		v.Lost == Fits &&
+		v.DiskProblem == Fits &&
 		!v.deleting
 }
 

@@ -47,32 +47,29 @@ type Solver struct {
 //
 //  1. the most requests served,
 //  2. the fewest bytes in excess of the requests, summed over the served,
-//  3. the fewest access modes that were not requested, likewise,
-//  4. the lexicographically first list of volume names, in the order of the
-//     requests, an unserved one after every name.
+//  3. the fewest access modes that were not requested, likewise.
 //
-// If more than MaxExact requests have candidates, only the number of served requests is
+// Equal arguments give equal results. If more than MaxExact requests have candidates, only the number of served requests is
 // maximal, with small volumes tried first.
 //
 // result[i] is nil if requests[i] is not served. The result belongs to the Solver and is
 // overwritten by its next call; the arguments are not changed.
 func (s *Solver) Assign(requests []*Request, candidates [][]*Volume) []*Volume {
-	return s.solve(requests, candidates, true)
-}
-
-// Serve is Assign without the fourth objective, for callers that need only the number of
-// served requests and the cost. Equal arguments give equal results.
-func (s *Solver) Serve(requests []*Request, candidates [][]*Volume) []*Volume {
 	return s.solve(requests, candidates, false)
 }
 
-func (s *Solver) solve(requests []*Request, candidates [][]*Volume, byName bool) []*Volume {
+// Serve serves the same requests as Assign, at any cost.
+func (s *Solver) Serve(requests []*Request, candidates [][]*Volume) []*Volume {
+	return s.solve(requests, candidates, true)
+}
+
+func (s *Solver) solve(requests []*Request, candidates [][]*Volume, anyCost bool) []*Volume {
 	s.load(requests, candidates)
 	switch {
 	case len(s.active) > MaxExact:
 		s.large.run(s)
-	case !s.firstChoices():
-		s.exact.run(s, byName)
+	case !s.firstChoices(anyCost):
+		s.exact.run(s)
 	}
 	s.requests = nil // retain no objects but those of the result
 	clear(s.candidates)
@@ -95,17 +92,14 @@ func (s *Solver) load(requests []*Request, candidates [][]*Volume) {
 	}
 }
 
-// firstChoices gives each request in turn its first untaken candidate, and reports
-// whether that is the optimum that Assign promises. It is if every request that has
-// candidates got one as good as its own first: no assignment serves more, each waste and
-// surplus is minimal on its own, and a request can get an earlier name only from one
-// before it in the list.
-func (s *Solver) firstChoices() bool {
+// firstChoices gives each request in turn its first untaken candidate. It reports whether
+// every request that has candidates got one, so that no assignment serves more, and,
+// unless the cost does not matter, one as good as its own first, so that no assignment
+// costs less.
+func (s *Solver) firstChoices(anyCost bool) bool {
 	for n, i := range s.active {
 		v := s.firstUntaken(i, s.active[:n])
-		first := s.candidates[i][0]
-		if v == nil || v.Bytes != first.Bytes || v.AccessModes.Surplus(s.requests[i].AccessModes) !=
-			first.AccessModes.Surplus(s.requests[i].AccessModes) {
+		if v == nil || !anyCost && costOf(s.requests[i], v) != costOf(s.requests[i], s.candidates[i][0]) {
 			clear(s.result)
 			return false
 		}

@@ -31,9 +31,9 @@ type Volume struct {
 	// PV is the object that the volume was compiled from, usually shared with an
 	// informer's cache: read only.
 	PV *v1.PersistentVolume
-	// Lost is why no claim may use the volume although the object exists: its disk is not
+	// DiskProblem is why no claim may use the volume although the object exists: its disk is not
 	// usable. Fits if no problem is known.
-	Lost ReasonCode
+	DiskProblem ReasonCode
 
 	deleting bool
 }
@@ -48,7 +48,7 @@ func NewVolume(pv *v1.PersistentVolume) *Volume {
 		AttributesClass: orEmpty(pv.Spec.VolumeAttributesClassName),
 		AccessModes:     AccessModesOf(pv.Spec.AccessModes),
 		PV:              pv,
-		Lost:            DiskProblem(pv),
+		DiskProblem:     DiskProblem(pv),
 		deleting:        pv.DeletionTimestamp != nil,
 	}
 }
@@ -57,7 +57,7 @@ func NewVolume(pv *v1.PersistentVolume) *Volume {
 // (phase Available), it has no claimRef, no problem of its disk is known, and it is not
 // being deleted.
 func (v *Volume) Free() bool {
-	return v.PV.Status.Phase == v1.VolumeAvailable && v.PV.Spec.ClaimRef == nil && v.Lost == Fits && !v.deleting
+	return v.PV.Status.Phase == v1.VolumeAvailable && v.PV.Spec.ClaimRef == nil && v.DiskProblem == Fits && !v.deleting
 }
 
 // Free is Volume.Free for a volume that is not compiled.

@@ -42,7 +42,7 @@ type Condition struct {
 }
 
 // Key identifies the condition: two conditions with the same key admit the
-// same nodes. The reverse does not addToAnchor (equivalent spellings may differ).
+// same nodes. The reverse does not hold (equivalent spellings may differ).
 func (c *Condition) Key() string { return c.key }
 
 // Admits reports whether the node meets the condition. It may allocate; the scheduling

@@ -6,7 +6,6 @@ package topology
 import (
 	"maps"
 	"slices"
-	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -49,19 +48,12 @@ func (s *Segment[S]) Has(node string) bool { return s.nodes[node] != nil }
 type Node[S any] struct {
 	// Object is the newest version observed, nil if the node was removed; read only.
 	Object *v1.Node
-	next   atomic.Pointer[Node[S]] // the node that was looked up after this one
 
 	// Name is the node's name, duplicated to avoid a dereference of Object.
 	Name string
 	// Segments are those whose condition the node meets, in no order; read
 	// only, valid until the index changes.
 	Segments []*Segment[S]
-	inline   [2]*Segment[S] // backing array of a short list
-}
-
-// setSegments sets the node's list of segments.
-func (n *Node[S]) setSegments(segments []*Segment[S]) {
-	n.Segments = append(n.inline[:0], segments...)
 }
 
 // Index maintains nodes, segments and their membership. It is updated when a node, its
@@ -101,55 +93,8 @@ func NewIndex[S any]() *Index[S] {
 // Node returns the node with that name, nil when unknown.
 func (x *Index[S]) Node(name string) *Node[S] { return x.nodes[name] }
 
-// NodeOf returns the node whose newest object is this one, nil if there is none.
-func (x *Index[S]) NodeOf(object *v1.Node) *Node[S] { return x.objects[object] }
-
-// NodeAfter is NodeOf for callers that repeatedly look up all nodes in the same order,
-// possibly with gaps. before is the node they looked up previously, nil for none. Once
-// the order is learned it needs no map look-up.
-func (x *Index[S]) NodeAfter(before *Node[S], object *v1.Node) *Node[S] {
-	if before == nil {
-		return x.objects[object]
-	}
-	next := before
-	for range maxLookahead {
-		if next = next.next.Load(); next == nil {
-			break
-		}
-		if next.Object == object {
-			return next
-		}
-	}
-	return before.linkNext(x.objects[object])
-}
-
-// NamedAfter is Node for such callers; it learns the same order.
-func (x *Index[S]) NamedAfter(before *Node[S], name string) *Node[S] {
-	if before == nil {
-		return x.nodes[name]
-	}
-	next := before
-	for range maxLookahead {
-		if next = next.next.Load(); next == nil {
-			break
-		}
-		if next.Name == name && next.Object != nil {
-			return next
-		}
-	}
-	return before.linkNext(x.nodes[name])
-}
-
-// linkNext records found, nil if unknown, as the node that is looked up after n.
-func (n *Node[S]) linkNext(found *Node[S]) *Node[S] {
-	if found != nil {
-		n.next.Store(found)
-	}
-	return found
-}
-
-// maxLookahead is how many nodes NodeAfter and NamedAfter follow along the learned order.
-const maxLookahead = 3
+// NodeByObject returns the node whose newest object is this one, nil if there is none.
+func (x *Index[S]) NodeByObject(object *v1.Node) *Node[S] { return x.objects[object] }
 
 // Nodes calls yield with each node, in no order, until it returns false.
 func (x *Index[S]) Nodes(yield func(*Node[S]) bool) {
@@ -163,8 +108,8 @@ func (x *Index[S]) Nodes(yield func(*Node[S]) bool) {
 // Len returns how many nodes and segments there are.
 func (x *Index[S]) Len() (nodes, segments int) { return len(x.nodes), len(x.segments) }
 
-// Made returns how many segments the index has created, removed ones included.
-func (x *Index[S]) Made() uint64 { return x.created }
+// SegmentsCreated returns how many segments the index has created, removed ones included.
+func (x *Index[S]) SegmentsCreated() uint64 { return x.created }
 
 // Acquire returns the segment of the condition, creating it if necessary, and adds the
 // caller to its users.
@@ -188,7 +133,7 @@ func (x *Index[S]) Release(s *Segment[S]) {
 	}
 	delete(x.segments, s.condition.key)
 	for _, node := range s.nodes {
-		node.setSegments(without(node.Segments, s))
+		node.Segments = without(node.Segments, s)
 	}
 	if s.condition.unanchored {
 		x.unanchored = without(x.unanchored, s)
@@ -225,7 +170,7 @@ func (x *Index[S]) SetNode(node *v1.Node) {
 	for _, s := range entry.Segments {
 		delete(s.nodes, node.Name)
 	}
-	entry.setSegments(x.SegmentsOf(node))
+	entry.Segments = x.SegmentsOf(node)
 	for _, s := range entry.Segments {
 		s.nodes[node.Name] = entry
 	}
@@ -251,9 +196,6 @@ func (x *Index[S]) RemoveNode(name string) {
 	}
 	delete(x.nodes, name)
 	delete(x.objects, entry.Object)
-	// Another node may still link to this one.
-	entry.Object = nil
-	entry.next.Store(nil)
 }
 
 // SegmentsOf computes the segments of the given version of a node. It does not change the
@@ -317,7 +259,7 @@ func (x *Index[S]) admit(s *Segment[S], candidates map[string]*Node[S]) {
 	for name, entry := range candidates {
 		if s.nodes[name] == nil && s.condition.Admits(entry.Object) {
 			s.nodes[name] = entry
-			entry.setSegments(append(slices.Clone(entry.Segments), s))
+			entry.Segments = append(slices.Clone(entry.Segments), s)
 		}
 	}
 }

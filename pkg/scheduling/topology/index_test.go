@@ -42,7 +42,6 @@ func FuzzIndex(f *testing.F) {
 		x := NewIndex[int]()
 		var held []*Segment[int]
 		var objects []*v1.Node // every version that was indexed
-		var before *Node[int]
 		for range 60 {
 			switch rng.IntN(5) {
 			case 0, 1:
@@ -69,16 +68,8 @@ func FuzzIndex(f *testing.F) {
 				t.Fatal(err)
 			}
 			for _, object := range objects {
-				found := x.NodeAfter(before, object)
-				if found != x.NodeOf(object) || (found != nil && found.Object != object) {
-					t.Fatalf("NodeAfter and NodeOf differ for node %s", object.Name)
-				}
-				named := x.NamedAfter(before, object.Name)
-				if named != x.Node(object.Name) || (named != nil && named.Name != object.Name) {
-					t.Fatalf("NamedAfter and Node differ for node %s", object.Name)
-				}
-				if found != nil {
-					before = found
+				if found := x.NodeByObject(object); found != nil && (found.Object != object || found != x.Node(object.Name)) {
+					t.Fatalf("NodeByObject and Node differ for node %s", object.Name)
 				}
 			}
 		}

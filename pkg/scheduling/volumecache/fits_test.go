@@ -67,7 +67,7 @@ func TestPlacement(t *testing.T) {
 				builders.MakePV("anywhere").Class("local").Capacity("1Gi").AccessModes(v1.ReadWriteOnce).Phase(v1.VolumeAvailable).Obj(),
 			},
 			pod:  pod("p", "x", "y"),
-			want: outcome{"a": got{"x": "anywhere", "y": "zone"}},
+			want: outcome{"a": got{"x": "zone", "y": "anywhere"}}, // as good as the reverse
 		},
 		"matchFields forbid the other node": {
 			objects: []runtime.Object{

@@ -30,7 +30,7 @@ func (c *Cache) VolumeMayUnblock(d *Demand, name string) bool {
 	for _, claim := range d.bound {
 		if claim.Spec.VolumeName == name {
 			c.mu.RUnlock()
-			return v.Lost == match.Fits
+			return v.DiskProblem == match.Fits
 		}
 	}
 	wanted := false
@@ -39,7 +39,7 @@ func (c *Cache) VolumeMayUnblock(d *Demand, name string) bool {
 			p := &d.groups[i].pending[j]
 			if match.RefersTo(v.PV.Spec.ClaimRef, p.Claim) {
 				c.mu.RUnlock()
-				return v.Lost == match.Fits
+				return v.DiskProblem == match.Fits
 			}
 			wanted = wanted || (v.Free() && p.Matches(v.Volume))
 		}

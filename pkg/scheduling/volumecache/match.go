@@ -16,7 +16,7 @@ func (c *Cache) matchOpen(s *solution, d *Demand, g *group, at location, e effor
 	chosen := c.assign(s, d, g, at, e)
 	for i, p := range s.open {
 		if chosen[i] != nil {
-			s.bindings = append(s.bindings, binding{p, chosen[i], chosen[i].Bytes})
+			s.bindings = append(s.bindings, binding{p, chosen[i]})
 		} else if reason := s.unmatched(p, g, canProvision); reason.Code != 0 {
 			return reason
 		}
@@ -90,29 +90,30 @@ func (c *Cache) candidates(dst []*match.Volume, d *Demand, p *pending, g *group,
 		if pool == nil {
 			continue
 		}
-		added, withheld := len(dst), d.withheld.in(segment)
+		split, withheld := len(dst), d.withheld.in(segment)
 		if p.Selector != nil && segment.Len() > 1 {
 			dst = append(dst, d.memo.cheapest(pool, p, g.width()+withheld)...)
 		} else {
 			dst = pool.Cheapest(p.Request, k+withheld, dst)
 		}
 		if withheld > 0 {
-			dst = dst[:added+len(slices.DeleteFunc(dst[added:], func(v *match.Volume) bool { return d.withheld.has(v.Name) }))]
+			dst = dst[:split+len(slices.DeleteFunc(dst[split:], func(v *match.Volume) bool { return d.withheld.has(v.Name) }))]
 		}
+		dst = match.Merge(p.Request, k, dst, begin, split)
 	}
 	for i := range d.evictions[at.node] {
 		if freed := d.evictions[at.node][i].volume; freed != nil && p.Matches(freed) && !d.withheld.has(freed.Name) {
-			dst = append(dst, freed)
+			dst = match.Merge(p.Request, k, append(dst, freed), begin, len(dst))
 		}
 	}
-	return match.KeepCheapest(p.Request, k, dst, begin)
+	return dst
 }
 
 // poolOf returns the segment's pool of the class, nil if it has no free volume.
 func poolOf(s *segment, of *class) *pool {
-	for i := range s.Data.pools {
-		if entry := &s.Data.pools[i]; entry.class == of {
-			return entry.pool
+	for _, p := range s.Data.pools {
+		if p.class == of {
+			return p
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ func (c *Cache) Nodes(d *Demand) (sets.Set[string], match.Reason) {
 		if v == nil {
 			return nil, match.Reason{Code: match.VolumeMissing, Claim: claim.Name, Volume: claim.Spec.VolumeName}
 		}
-		if reason := v.lostReason(claim); reason.Code != match.Fits {
+		if reason := v.diskReason(claim); reason.Code != match.Fits {
 			return nil, reason
 		}
 		n.only(match.NodeConflict, v)

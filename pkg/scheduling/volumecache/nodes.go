@@ -75,18 +75,14 @@ func (c *Cache) dropNode(name string) {
 	c.watch.notify(watchKey{kind: watchNode, name: name})
 }
 
-// Walk looks up nodes by name. It is fast if the names are looked up repeatedly in about
-// the same order. The zero Walk is ready for use. Not safe for concurrent use.
-type Walk struct{ before *nodeEntry }
-
-// Nodes writes the nodes of the names to nodes, which has the same length; nil for an
-// unknown node.
-func (w *Walk) Nodes(c *Cache, names []string, nodes []*v1.Node) {
+// NodesNamed writes the nodes of the names to nodes, which has the same length; nil for
+// an unknown node.
+func (c *Cache) NodesNamed(names []string, nodes []*v1.Node) {
 	c.mu.RLock()
 	for i, name := range names {
 		nodes[i] = nil
-		if entry := c.index.NamedAfter(w.before, name); entry != nil {
-			w.before, nodes[i] = entry, entry.Object
+		if entry := c.index.Node(name); entry != nil {
+			nodes[i] = entry.Object
 		}
 	}
 	c.mu.RUnlock()
@@ -101,11 +97,11 @@ func (w *Walk) Nodes(c *Cache, names []string, nodes []*v1.Node) {
 	}
 }
 
-// SegmentsMade returns a number that changes when the result of NodeGains may change.
-func (c *Cache) SegmentsMade() uint64 {
+// SegmentsCreated returns a number that changes when the result of NodeGains may change.
+func (c *Cache) SegmentsCreated() uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.index.Made()
+	return c.index.SegmentsCreated()
 }
 
 // NodeGains reports whether the updated node can reach volumes or capacity that it could

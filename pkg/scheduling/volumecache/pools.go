@@ -11,30 +11,21 @@ import (
 )
 
 type (
-	index     = topology.Index[content]
-	segment   = topology.Segment[content]
-	nodeEntry = topology.Node[content]
+	index   = topology.Index[content]
+	segment = topology.Segment[content]
 )
 
 // content is what the volume cache keeps for a topology segment.
 type content struct {
-	pools      []classPool              // free volumes; one per class, few
-	inline     [1]classPool             // backs pools while there is one
-	inlinePool pool                     // the pool of one class
-	capacity   map[string]*capacityPool // by class
-}
-
-// classPool is a segment's pool of one class. Searching a list of these is faster
-// than a map: a node's storage is of few classes.
-type classPool struct {
-	class *class
-	pool  *pool
+	pools    []*pool                  // free volumes; one per class, few
+	capacity map[string]*capacityPool // by class
 }
 
 // pool is the free volumes of one class in one segment. version is unique to
 // its content, among all pools.
 type pool struct {
 	match.Pool
+	class   *class
 	version uint64
 }
 
@@ -53,7 +44,8 @@ func (f *freePools) offer(v *volume) {
 	class := f.ensureClass(v.Class)
 	p := class.pools[v.segment]
 	if p == nil {
-		p = v.segment.Data.add(class)
+		p = &pool{class: class}
+		v.segment.Data.pools = append(v.segment.Data.pools, p)
 		for key := range class.labelKeys {
 			p.IndexLabel(key)
 		}
@@ -75,19 +67,6 @@ func (f *freePools) ensureClass(name string) *class {
 	return entry
 }
 
-// add makes an empty pool for the class, which has none in the segment.
-func (d *content) add(class *class) *pool {
-	if len(d.pools) == 0 {
-		d.pools = d.inline[:0]
-	}
-	p := &d.inlinePool
-	if slices.ContainsFunc(d.pools, func(o classPool) bool { return o.pool == p }) {
-		p = &pool{}
-	}
-	d.pools = append(d.pools, classPool{class, p})
-	return p
-}
-
 // withdraw removes a volume from its pool.
 func (f *freePools) withdraw(v *volume) {
 	p := v.pool
@@ -101,17 +80,10 @@ func (f *freePools) withdraw(v *volume) {
 	if p.Len() > 0 {
 		return
 	}
-	class := f.class[v.Class]
-	v.segment.Data.drop(p)
-	delete(class.pools, v.segment)
-	f.dropUnusedClass(class)
-}
-
-func (d *content) drop(p *pool) {
-	d.pools = slices.DeleteFunc(d.pools, func(o classPool) bool { return o.pool == p })
-	if p == &d.inlinePool {
-		d.inlinePool = pool{}
-	}
+	data := &v.segment.Data
+	data.pools = slices.DeleteFunc(data.pools, func(o *pool) bool { return o == p })
+	delete(p.class.pools, v.segment)
+	f.dropUnusedClass(p.class)
 }
 
 // dropUnusedClass removes the entry if it has neither an object nor pools.

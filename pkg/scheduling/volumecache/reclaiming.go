@@ -85,7 +85,7 @@ func (c *Cache) stageSince(v *volume, now *v1.PersistentVolume) time.Time {
 // beingReclaimed reports whether the volume is being reclaimed.
 func (c *Cache) beingReclaimed(v *volume) bool {
 	switch {
-	case v.PV.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete, v.claim.Name == "", v.Lost != match.Fits:
+	case v.PV.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete, v.claim.Name == "", v.DiskProblem != match.Fits:
 		return false
 	case v.PV.Status.Phase == v1.VolumeReleased, v.PV.DeletionTimestamp != nil:
 		return true

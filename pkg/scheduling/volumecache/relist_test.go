@@ -87,7 +87,7 @@ func TestRelisted(t *testing.T) {
 	again := nodesOf(w)[0].DeepCopy()
 	relist(t, w.factory.Core().V1().Nodes().Informer().GetStore(), []any{again})
 	w.nodeUpdated(again)
-	if w.index.NodeOf(again) == nil {
+	if w.index.NodeByObject(again) == nil {
 		t.Error("a node is not indexed by the object that was listed last")
 	}
 	w.check()

@@ -26,7 +26,7 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 	if err != nil {
 		return nil, match.Reason{Code: match.NodeConflict}
 	}
-	if c.index.NodeOf(object) == nil {
+	if c.index.NodeByObject(object) == nil {
 		c.setNode(object)
 	}
 	at := c.locationOf(object)

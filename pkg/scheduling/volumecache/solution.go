@@ -13,14 +13,12 @@ type effort int
 const (
 	// feasible: whether the pod fits; the solution may be incomplete.
 	feasible effort = iota
-	// counted: the number of bytes; which of equal volumes is chosen does not matter.
-	counted
 	// exact: the assignment that Reserve carries out.
 	exact
 )
 
 // solution is the scratch memory and the result of solving one pod for one node. It is
-// reused; only before outlives the call.
+// reused.
 type solution struct {
 	solver     match.Solver
 	open       []*pending // of the current group, to be matched
@@ -31,18 +29,15 @@ type solution struct {
 	shares     []share
 	rows       [][1 << maxTogether]uint8 // of allotTogether
 	allotted   []*provision              // of the current group, by size
-	// before is the node that was evaluated last.
-	before *nodeEntry
 
 	bindings   []binding
 	provisions []provision
 }
 
-// binding is a claim that an existing volume of so many bytes serves.
+// binding is a claim that an existing volume serves.
 type binding struct {
 	of     *pending
 	volume *match.Volume
-	bytes  int64
 }
 
 // provision is a claim to provision for.

@@ -28,17 +28,7 @@ func (c *Cache) Fits(d *Demand, node *v1.Node) match.Reason {
 }
 
 func (c *Cache) fits(s *solution, d *Demand, node *v1.Node) match.Reason {
-	return c.solve(s, d, c.locationAt(c.entryOf(s, node), node), feasible)
-}
-
-// entryOf returns the entry of the node, nil if it is not the indexed object. It is fast
-// if s evaluated the node's predecessor last.
-func (c *Cache) entryOf(s *solution, node *v1.Node) *nodeEntry {
-	at := c.index.NodeAfter(s.before, node)
-	if at != nil {
-		s.before = at
-	}
-	return at
+	return c.solve(s, d, c.locationOf(node), feasible)
 }
 
 // location is the node for which claims are solved: its name and its segments.
@@ -50,12 +40,7 @@ type location struct {
 // locationOf returns the segments of the node as passed by the caller. If its labels differ
 // from the indexed node's (either may be older), the caller's apply.
 func (c *Cache) locationOf(node *v1.Node) location {
-	return c.locationAt(c.index.NodeOf(node), node)
-}
-
-// locationAt is locationOf for callers that have the node's entry, nil for none.
-func (c *Cache) locationAt(entry *nodeEntry, node *v1.Node) location {
-	if entry != nil {
+	if entry := c.index.NodeByObject(node); entry != nil {
 		return location{entry.Name, entry.Segments}
 	}
 	if entry := c.index.Node(node.Name); entry != nil && maps.Equal(entry.Object.Labels, node.Labels) {
@@ -74,7 +59,7 @@ func (c *Cache) solve(s *solution, d *Demand, at location, e effort) match.Reaso
 		if v == nil {
 			return match.Reason{Code: match.VolumeMissing, Claim: claim.Name, Volume: claim.Spec.VolumeName}
 		}
-		if reason := v.lostReason(claim); reason.Code != match.Fits {
+		if reason := v.diskReason(claim); reason.Code != match.Fits {
 			return reason
 		}
 		if !at.in(c.segmentOn(v, at.node)) {
@@ -133,7 +118,7 @@ func (c *Cache) solveFixed(s *solution, g *group, p *pending, at location) match
 	}
 	switch {
 	case best != nil:
-		s.bindings = append(s.bindings, binding{p, best.Volume, best.Bytes})
+		s.bindings = append(s.bindings, binding{p, best.Volume})
 	case mine:
 		return c.mismatchReason(p)
 	case p.selected == "":
@@ -162,23 +147,23 @@ func (c *Cache) solveHeld(s *solution, h *hold, g *group, p *pending, at locatio
 		s.provisions = append(s.provisions, provision{of: p, group: g, held: true})
 	case h.node != "":
 		return match.Reason{Code: match.NodeNotSelected, Claim: p.Claim.Name}
-	case h.volume.Lost != match.Fits:
-		return h.volume.lostReason(p.Claim)
+	case h.volume.DiskProblem != match.Fits:
+		return h.volume.diskReason(p.Claim)
 	case at.in(c.segmentOn(h.volume, at.node)):
-		s.bindings = append(s.bindings, binding{p, h.volume.Volume, h.volume.Bytes})
+		s.bindings = append(s.bindings, binding{p, h.volume.Volume})
 	default:
 		return match.Reason{Code: match.ReservedVolumeMismatch, Claim: p.Claim.Name, Volume: h.volume.Name}
 	}
 	return match.Reason{}
 }
 
-// lostReason is why the claim that has the volume cannot use it on any node: the
+// diskReason is why the claim that has the volume cannot use it on any node: the
 // volume's disk is lost. Fits if it is not.
-func (v *volume) lostReason(claim *v1.PersistentVolumeClaim) match.Reason {
-	if v.Lost == match.Fits {
+func (v *volume) diskReason(claim *v1.PersistentVolumeClaim) match.Reason {
+	if v.DiskProblem == match.Fits {
 		return match.Reason{}
 	}
-	return match.Reason{Code: v.Lost, Claim: claim.Name, Volume: v.Name}
+	return match.Reason{Code: v.DiskProblem, Claim: claim.Name, Volume: v.Name}
 }
 
 // mismatchReason is why none of the volumes that name the claim can serve it: a lost
@@ -189,8 +174,8 @@ func (c *Cache) mismatchReason(p *pending) match.Reason {
 		if !match.RefersTo(v.PV.Spec.ClaimRef, p.Claim) {
 			continue
 		}
-		if v.Lost != match.Fits {
-			return v.lostReason(p.Claim)
+		if v.DiskProblem != match.Fits {
+			return v.diskReason(p.Claim)
 		}
 		if first == "" {
 			first = v.Name

@@ -21,10 +21,10 @@ func (c *Cache) Usage(d *Demand, node *v1.Node, dst []Usage) []Usage {
 	defer c.putScratch(s)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	at := c.locationAt(c.entryOf(s, node), node)
+	at := c.locationOf(node)
 	for i := range d.groups {
 		bindings, provisions := len(s.bindings), len(s.provisions)
-		if c.solveGroup(s, d, &d.groups[i], at, counted).Code != 0 {
+		if c.solveGroup(s, d, &d.groups[i], at, exact).Code != 0 {
 			continue
 		}
 		dst = append(dst, s.usage(s.bindings[bindings:], s.provisions[provisions:]))
@@ -36,7 +36,7 @@ func (s *solution) usage(bindings []binding, provisions []provision) Usage {
 	var u Usage
 	for _, b := range bindings {
 		u.StaticAsked = saturate(u.StaticAsked, b.of.Bytes)
-		u.StaticGiven = saturate(u.StaticGiven, b.bytes)
+		u.StaticGiven = saturate(u.StaticGiven, b.volume.Bytes)
 	}
 	for i, p := range provisions {
 		of := p.pool

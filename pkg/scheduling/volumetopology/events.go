@@ -212,7 +212,7 @@ func (p *Plugin) afterNode(pod *v1.Pod, before, now *v1.Node) bool {
 	}
 	p.cache.ObserveNode(now.Name)
 	if before != nil {
-		event := verdict[*v1.Node]{before: before, now: now, state: p.cache.SegmentsMade()}
+		event := verdict[*v1.Node]{before: before, now: now, state: p.cache.SegmentsCreated()}
 		if verdictOn(&p.lastNode, event, func(v *verdict[*v1.Node]) { v.useless = !p.cache.NodeGains(before, now) }).useless {
 			return false
 		}

@@ -91,6 +91,9 @@ type Table struct {
 // noParent is no mount's ID.
 const noParent = -1
 
+// Self is the mountinfo of this process.
+const Self = "/proc/self/mountinfo"
+
 // Read reads a mountinfo file, such as /proc/1/mountinfo for the host's mounts.
 func Read(file string) (*Table, error) {
 	f, err := os.Open(file)

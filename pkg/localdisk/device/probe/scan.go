@@ -20,7 +20,7 @@ import (
 // nothing is known of any slot.
 //
 // A scan takes as long as the slowest entry, and at most the timeout for the folders plus one
-// timeout for each Config.Parallel entries that do not answer.
+// timeout for each 8 entries that do not answer.
 func (p *Prober) Scan(ctx context.Context, s disk.Scan) disk.Scanned {
 	select {
 	case p.scanning <- struct{}{}:
@@ -158,7 +158,7 @@ func (p *Prober) examine(ctx context.Context, e *entry) *disk.Fact {
 // each calls do for 0 to n-1, a few at a time, and waits for all.
 func (p *Prober) each(n int, do func(int)) {
 	var group errgroup.Group
-	group.SetLimit(p.cfg.Parallel)
+	group.SetLimit(p.parallel)
 	for i := range n {
 		group.Go(func() error { do(i); return nil })
 	}

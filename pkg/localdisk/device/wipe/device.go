@@ -28,8 +28,8 @@ type device struct {
 	buf         []byte // of chunk bytes, aligned to pages
 }
 
-// openDevice opens a block device, and never anything else. With O_EXCL, a device that is mounted, used as swap or part of another
-// device is disk.VolumeInUse.
+// openDevice opens a block device, and never anything else. With O_EXCL, a device that is
+// mounted, used as swap or part of another device is disk.VolumeInUse.
 func openDevice(path string, flags int) (*device, error) {
 	node, err := OpenNode(path)
 	if err != nil {

@@ -183,8 +183,8 @@ func (r Result) Encode() []byte {
 	return []byte("{}")
 }
 
-// Decode reads a result. What is none, because the container was killed while it wrote
-// or never began, is the zero value; then the message is the text.
+// Decode reads a result. Other text, because the container was killed while it wrote or never
+// started, becomes the message of an otherwise zero result.
 func Decode(text string) Result {
 	var r Result
 	if err := json.Unmarshal([]byte(text), &r); err != nil || !utf8.ValidString(r.Step) {

@@ -137,7 +137,7 @@ const (
 	Unreadable            Reason = "Unreadable"            // could not be examined, perhaps not because of the disk
 	Empty                 Reason = "NoCapacity"            // has no bytes
 	NotEmpty              Reason = "NotEmpty"              // holds data of unknown origin
-	ProvingBlank          Reason = "ProvingBlank"          // has to be blank, and is still being read
+	ProvingBlank          Reason = "ProvingBlank"          // must be blank, and is still being read
 	ForeignVolume         Reason = "ForeignVolume"         // the path belongs to a volume that is not the provisioner's
 	OtherNodesVolume      Reason = "OtherNodesVolume"      // a volume of another node has the disk
 	NotConfigured         Reason = "NotConfigured"         // the class or the name is no longer configured

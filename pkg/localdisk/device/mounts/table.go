@@ -205,7 +205,7 @@ func (t *Table) SameBytes(m *Mount) []*Mount {
 }
 
 // Location is the folder or file of a file system that something is mounted on. It is the same in
-// all mount namespaces, whatever its path there.
+// all mount namespaces, at any path.
 type Location struct {
 	Major, Minor uint32
 	// Path is the path within the file system.

@@ -18,7 +18,7 @@ func (e *entry) device(at string, st *unix.Statx_t) *disk.Fact {
 	e.fact.Kind, e.fact.Device = disk.Device, at
 	device, err := sysfs.Block(e.cfg.Sys, number)
 	if err != nil {
-		return e.fail(err) // a node whose device is gone leads nowhere
+		return e.fail(err) // nothing is found if the device of the node does not exist
 	}
 	e.fact.Place = "dev:" + number
 	if e.fact.Bytes, err = device.Bytes("size"); err != nil {

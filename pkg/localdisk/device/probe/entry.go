@@ -54,8 +54,8 @@ func (e *entry) fail(err error) *disk.Fact {
 	return e.reject(reason, "%s cannot be examined: %v", e.fact.HostPath, err)
 }
 
-// examine returns what is at the path; nil if the slot leads nowhere. The mount table is checked
-// before any access.
+// examine returns what is at the path; nil if nothing is there. The mount table is checked before
+// any access.
 func (e *entry) examine() *disk.Fact {
 	name := e.fact.Name
 	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {

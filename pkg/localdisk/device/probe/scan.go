@@ -14,8 +14,8 @@ import (
 )
 
 // Scan examines every entry that matches the folders' patterns and every known slot of their
-// classes. A class has at most one folder. A slot that leads nowhere (no entry, or a dangling
-// link) has no fact; neither has lost+found. Known slots of a class without a folder are
+// classes. A class has at most one folder. A slot without an entry, or with a dangling link,
+// has no fact; neither has lost+found. Known slots of a class without a folder are
 // skipped. If ctx ends, or the mount tables cannot be read, every class is in Trouble, and
 // nothing is known of any slot.
 //

@@ -123,8 +123,8 @@ func (v *drive) lock(ctx context.Context) error {
 	return err
 }
 
-// erase erases a drive that has the password. In mode Block, zeros have to be left,
-// which only the plain erase promises.
+// erase erases a drive that has the password. In mode Block the result must be zeros, which only
+// the plain erase guarantees.
 func (v *drive) erase(ctx context.Context, state security) error {
 	how := "--security-erase"
 	if state.enhanced && v.run.Mode != disk.Block {

@@ -25,7 +25,7 @@ func (e *entry) device(at string, st *unix.Statx_t) *disk.Fact {
 		return e.fail(err)
 	}
 	if e.fact.Bytes == 0 {
-		return e.reject(disk.Empty, "the device %s has no bytes: no medium, or nothing attached", at)
+		return e.reject(disk.NoCapacity, "the device %s has no bytes: no medium, or nothing attached", at)
 	}
 	if ro, err := device.Int("ro"); err != nil {
 		return e.fail(err)

@@ -74,7 +74,7 @@ func (e *entry) fileSystem(m *mounts.Mount, identify func() (disk.Identity, erro
 		return e.fail(err)
 	}
 	if e.fact.Bytes = total(&size); e.fact.Bytes == 0 {
-		e.reject(disk.Empty, "the file system at %s has no bytes", e.fact.HostPath)
+		e.reject(disk.NoCapacity, "the file system at %s has no bytes", e.fact.HostPath)
 	}
 	return &e.fact
 }

@@ -43,7 +43,7 @@ func TestScan(t *testing.T) {
 		},
 		"a file system in memory without a limit": {
 			make: func(t *testing.T, l *lab) { mount(t, l.entry, "-t", "ramfs", "none") },
-			want: want{Kind: disk.Mount, Reason: disk.Empty},
+			want: want{Kind: disk.Mount, Reason: disk.NoCapacity},
 		},
 		"a file system that is mounted read-only": {
 			make: func(t *testing.T, l *lab) { mount(t, l.entry, "-o", "ro", newFileSystem(t)) },
@@ -135,7 +135,7 @@ func TestScan(t *testing.T) {
 				run(t, "losetup", "-c", device)
 				link(t, device, l.entry)
 			},
-			want: want{Kind: disk.Device, Reason: disk.Empty},
+			want: want{Kind: disk.Device, Reason: disk.NoCapacity},
 		},
 		"a link to a device that is mounted elsewhere": {
 			make: func(t *testing.T, l *lab) {

@@ -39,11 +39,11 @@ func executable(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-		return disk.Problemf(disk.CleanerNotAllowed, "the provisioner's image has no command %s", path)
+		return disk.Problemf(disk.CleanerMissing, "the provisioner's image has no command %s", path)
 	case err != nil:
 		return fmt.Errorf("find command: %w", err)
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		return disk.Problemf(disk.CleanerNotAllowed, "%s cannot be executed", path)
+		return disk.Problemf(disk.CleanerMissing, "%s cannot be executed", path)
 	default:
 		return nil
 	}

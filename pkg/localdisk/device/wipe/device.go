@@ -94,7 +94,7 @@ func (d *device) measure() error {
 	// A partial sector at the end is not accessible.
 	d.size = d.bytes &^ (d.sector - 1)
 	if d.size == 0 {
-		return disk.Problemf(disk.Empty, "%s has no bytes", d.path)
+		return disk.Problemf(disk.NoCapacity, "%s has no bytes", d.path)
 	}
 	d.buf, err = unix.Mmap(-1, 0, int(chunk), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

@@ -65,7 +65,7 @@ func (r *run) tool(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", disk.Problemf(disk.CleanerNotAllowed,
+	return "", disk.Problemf(disk.CleanerMissing,
 		"the provisioner's image has no tool %s (Debian package %s); use an image that has it, or another method", name, name)
 }
 
@@ -160,7 +160,7 @@ func (v *drive) call(ctx context.Context, args ...string) ([]byte, error) {
 }
 
 func (v *drive) cannot(why string) error {
-	return disk.Problemf(disk.CleanerNotAllowed, "%s %s; use another method in this class", v.run.Device, why)
+	return disk.Problemf(disk.CleanerMissing, "%s %s; use another method in this class", v.run.Device, why)
 }
 
 func (v *drive) failed(why string) error {

@@ -118,7 +118,7 @@ func TestHDParm(t *testing.T) {
 		"a drive that reports an erase and did none": {files: map[string]string{"deaf": ""}, mode: disk.Block, calls: erase("--security-erase", "PASSWORD"),
 			want: disk.CleanFailed, says: "did not erase itself"},
 		"a drive without it": {files: map[string]string{"none": ""}, mode: disk.Block, calls: []string{"-I"},
-			want: disk.CleanerNotAllowed, says: "supports no ATA"},
+			want: disk.CleanerMissing, says: "supports no ATA"},
 		"another method was chosen while the drive was locked": {
 			files: map[string]string{"password": recorded}, mode: disk.Block, step: securityStep + recorded, command: []string{"dd-zero"}, calls: resumed("--security-erase")},
 		"another method was chosen before the drive was locked, and it is frozen": {
@@ -231,7 +231,7 @@ func TestHDParmMissing(t *testing.T) {
 	dev := loop(t, dirty(t, 2*mib))
 	r := &run{Target: target(t, dev, disk.Block, "hdparm"), tools: t.TempDir()}
 	err := r.run(t.Context())
-	if reason(err) != disk.CleanerNotAllowed || !strings.Contains(err.Error(), "Debian package hdparm") {
+	if reason(err) != disk.CleanerMissing || !strings.Contains(err.Error(), "Debian package hdparm") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -9,17 +9,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/localdisk/device/command"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
-
-// outputDelay is how long a command's output is waited for after it has ended and
-// its process group was killed: a process that left the group may hold it open.
-const outputDelay = 5 * time.Second
 
 // command runs the method's command.
 func (r *run) command(ctx context.Context) error {
@@ -31,7 +26,6 @@ func (r *run) command(ctx context.Context) error {
 	}
 	cmd := exec.Command(r.Method.Name, r.Method.Args...)
 	cmd.Env = []string{"LOCAL_PV_BLKDEVICE=" + r.Device, "PATH=" + toolPath}
-	cmd.WaitDelay = outputDelay
 	return command.Run(ctx, cmd)
 }
 

@@ -152,7 +152,7 @@ func (v *drive) call(ctx context.Context, args ...string) ([]byte, error) {
 	var out bytes.Buffer
 	cmd := exec.Command(v.tool, append(args, v.run.Device)...)
 	cmd.Env = []string{"PATH=" + toolPath, "LC_ALL=C"}
-	cmd.Stdout, cmd.WaitDelay = &out, outputDelay
+	cmd.Stdout = &out
 	if err := command.Run(ctx, cmd); err != nil {
 		return nil, fmt.Errorf("hdparm %s: %w", args[0], err)
 	}

@@ -32,7 +32,7 @@ func (c *Controller) approve(ctx context.Context, r cleanjob.Request) (verdict, 
 		return verdict{wait: problem}, nil
 	}
 	if !config.UseJobForCleaning {
-		return verdict{refuse: disk.Problemf(cleanjob.NotAsked, "useJobForCleaning is off in ConfigMap %s/%s", c.Namespace, c.ConfigMap)}, nil
+		return verdict{refuse: disk.Problemf(cleanjob.JobsNotConfigured, "useJobForCleaning is off in ConfigMap %s/%s", c.Namespace, c.ConfigMap)}, nil
 	}
 	settings, problem := c.jobSettings(config)
 	if problem != nil {

@@ -52,7 +52,7 @@ func (c *Controller) countJobs() cache.ResourceEventHandler {
 func (c *Controller) countGone(job *batchv1.Job) {
 	if !cleanjob.Ended(job) {
 		metrics.AddCleaningJobsRunning(-1)
-		metrics.CountCleaningJobFailed(string(cleanjob.JobGone))
+		metrics.CountCleaningJobFailed(string(cleanjob.JobDeleted))
 	}
 }
 

@@ -167,7 +167,7 @@ func (c *Controller) checkMissing(ctx context.Context, before stowage.CleaningJo
 	case !apierrors.IsNotFound(err):
 		return before, fmt.Errorf("get Job %s: %w", before.Job, err)
 	}
-	return answered(before, stowage.CleaningJobFailed, disk.Problemf(cleanjob.JobGone, "the Job was deleted before it ended")), nil
+	return answered(before, stowage.CleaningJobFailed, disk.Problemf(cleanjob.JobDeleted, "the Job was deleted before it ended")), nil
 }
 
 // createJob creates the Job of an approved request.

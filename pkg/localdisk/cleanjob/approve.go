@@ -59,16 +59,16 @@ type Order struct {
 
 // The reasons of refusals, in addition to those of package disk.
 const (
-	// NotAsked: the configuration has no cleaning Jobs.
-	NotAsked disk.Reason = "JobsNotConfigured"
-	// NoVolume: the node has no such volume, or one with another UID.
-	NoVolume disk.Reason = "NoSuchVolume"
+	// JobsNotConfigured: the configuration has no cleaning Jobs.
+	JobsNotConfigured disk.Reason = "JobsNotConfigured"
+	// NoSuchVolume: the node has no such volume, or one with another UID.
+	NoSuchVolume disk.Reason = "NoSuchVolume"
 	// NotReleased: the volume may be in use.
 	NotReleased disk.Reason = "VolumeNotReleased"
 	// Mismatch: request, volume and configuration do not fit together.
 	Mismatch disk.Reason = "RequestMismatch"
-	// InProcessOnly: the method cannot be left to a Job.
-	InProcessOnly disk.Reason = "MethodNeedsProvisioner"
+	// MethodNeedsProvisioner: the method cannot be left to a Job.
+	MethodNeedsProvisioner disk.Reason = "MethodNeedsProvisioner"
 )
 
 // securityErase is the method that sets a password on the drive, which must never be lost:
@@ -87,7 +87,7 @@ func InProcess(command []string, step string) bool {
 // Neither is changed.
 func Approve(r Request, volume *disk.Volume, class *Class) (Order, *disk.Problem) {
 	if volume == nil || volume.UID != r.VolumeUID {
-		return Order{}, disk.Problemf(NoVolume, "node %s has no volume %s with UID %s", r.Node, r.Volume, r.VolumeUID)
+		return Order{}, disk.Problemf(NoSuchVolume, "node %s has no volume %s with UID %s", r.Node, r.Volume, r.VolumeUID)
 	}
 	if problem := notReleased(volume); problem != nil {
 		return Order{}, problem
@@ -103,7 +103,7 @@ func Approve(r Request, volume *disk.Volume, class *Class) (Order, *disk.Problem
 		command = class.DeviceCommand
 	}
 	if InProcess(command, r.Step) {
-		return Order{}, disk.Problemf(InProcessOnly, "%s is never run in a Job: the provisioner has to record the drive's password", securityErase)
+		return Order{}, disk.Problemf(MethodNeedsProvisioner, "%s is never run in a Job: the provisioner has to record the drive's password", securityErase)
 	}
 	return Order{
 		Node: r.Node, HostDir: class.HostDir, Volume: volume.Name, VolumeUID: volume.UID, Key: volume.Key, Mode: volume.Mode,

@@ -53,7 +53,7 @@ func TestApproveRejects(t *testing.T) {
 		change func(r *Request, v *disk.Volume, c *Class)
 		want   disk.Reason
 	}{
-		"of another UID":        {func(r *Request, _ *disk.Volume, _ *Class) { r.VolumeUID = "uid2" }, NoVolume},
+		"of another UID":        {func(r *Request, _ *disk.Volume, _ *Class) { r.VolumeUID = "uid2" }, NoSuchVolume},
 		"not being deleted":     {func(_ *Request, v *disk.Volume, _ *Class) { v.Deleting = false }, NotReleased},
 		"without the finalizer": {func(_ *Request, v *disk.Volume, _ *Class) { v.Finalized = false }, NotReleased},
 		"bound":                 {func(_ *Request, v *disk.Volume, _ *Class) { v.Phase = disk.PhaseBound }, NotReleased},
@@ -76,8 +76,8 @@ func TestApproveRejects(t *testing.T) {
 		"offered as a device, which a file system is not": {func(_ *Request, v *disk.Volume, _ *Class) { v.Mode = disk.Block }, Mismatch},
 		"of a method that is the provisioner's": {func(r *Request, v *disk.Volume, c *Class) {
 			r.Identity, v.Identity, c.DeviceCommand = deviceIdentity, deviceIdentity, []string{"hdparm"}
-		}, InProcessOnly},
-		"whose drive is locked by the provisioner's password": {func(r *Request, _ *disk.Volume, _ *Class) { r.Step = "hdparm password 00" }, InProcessOnly},
+		}, MethodNeedsProvisioner},
+		"whose drive is locked by the provisioner's password": {func(r *Request, _ *disk.Volume, _ *Class) { r.Step = "hdparm password 00" }, MethodNeedsProvisioner},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,7 +89,7 @@ func TestApproveRejects(t *testing.T) {
 		})
 	}
 	r, v, c := honest()
-	if _, problem := Approve(r, nil, c); problem == nil || problem.Reason != NoVolume {
+	if _, problem := Approve(r, nil, c); problem == nil || problem.Reason != NoSuchVolume {
 		t.Errorf("no volume: %v", problem)
 	}
 	if _, problem := Approve(r, v, nil); problem == nil || problem.Reason != disk.NotConfigured {

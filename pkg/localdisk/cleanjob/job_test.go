@@ -147,7 +147,7 @@ func TestStatusOf(t *testing.T) {
 		"clean":                             {job: job("j", complete), pods: []*corev1.Pod{pod("j", corev1.PodSucceeded, ends("Completed", 0, `{"clean":true}`))}, state: Succeeded},
 		"clean, and its pod is gone":        {job: job("j", complete), state: Succeeded},
 		"succeeded without a result": {
-			job: job("j", complete), pods: []*corev1.Pod{pod("j", corev1.PodSucceeded, ends("Completed", 0, "hello"))}, state: Failed, reason: JobSilent, says: "hello",
+			job: job("j", complete), pods: []*corev1.Pod{pod("j", corev1.PodSucceeded, ends("Completed", 0, "hello"))}, state: Failed, reason: NoResult, says: "hello",
 		},
 		"failed with a reason": {
 			job: job("j", failed), pods: []*corev1.Pod{pod("j", corev1.PodFailed, ends("Error", 1, `{"reason":"VolumeInUse","message":"open","step":"s"}`))},

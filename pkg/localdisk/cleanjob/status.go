@@ -38,12 +38,12 @@ type Status struct {
 
 // The reasons of Jobs that failed or do not start, in addition to those of kubelet.
 const (
-	// JobGone: the Job was deleted.
-	JobGone disk.Reason = "JobDeleted"
+	// JobDeleted: the Job was deleted.
+	JobDeleted disk.Reason = "JobDeleted"
 	// JobFailed: the Job failed without a reason.
 	JobFailed disk.Reason = "JobFailed"
-	// JobSilent: the container succeeded without reporting that the disk is clean.
-	JobSilent disk.Reason = "NoResult"
+	// NoResult: the container succeeded without reporting that the disk is clean.
+	NoResult disk.Reason = "NoResult"
 )
 
 // StatusOf returns the progress of a Job. pods are the Job's pods; none after they are deleted. A
@@ -69,7 +69,7 @@ func StatusOf(job *batchv1.Job, pods []*corev1.Pod) Status {
 // is clean, even if the result is lost with its pod.
 func ended(result Result) Status {
 	if result.Message != "" && !result.Clean {
-		return Status{State: Failed, Problem: disk.Problemf(JobSilent, "the Job succeeded without reporting that the disk is clean: %s", result.Message)}
+		return Status{State: Failed, Problem: disk.Problemf(NoResult, "the Job succeeded without reporting that the disk is clean: %s", result.Message)}
 	}
 	return Status{State: Succeeded}
 }
@@ -183,8 +183,8 @@ func (r Result) Encode() []byte {
 	return []byte("{}")
 }
 
-// Decode reads a result. What is none, because the container was killed while it wrote
-// or never began, is the zero value; then the message is the text.
+// Decode reads a result. Other text, because the container was killed while it wrote or never
+// started, becomes the message of an otherwise zero result.
 func Decode(text string) Result {
 	var r Result
 	if err := json.Unmarshal([]byte(text), &r); err != nil || !utf8.ValidString(r.Step) {

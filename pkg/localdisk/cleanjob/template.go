@@ -155,7 +155,7 @@ func hostPath(name, at string) corev1.Volume {
 }
 
 func (o *Order) mounts() []corev1.VolumeMount {
-	// What the host mounts or unmounts meanwhile has to be seen.
+	// Mounts and unmounts of the host must propagate.
 	class := corev1.VolumeMount{Name: folder, MountPath: o.HostDir, MountPropagation: new(corev1.MountPropagationHostToContainer)}
 	if o.Identity.Kind() == disk.Device {
 		class.ReadOnly = true // only the link to the device is read

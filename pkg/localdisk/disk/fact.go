@@ -135,15 +135,15 @@ const (
 	IOError               Reason = "IOError"               // the disk, or the file system on it, answers with an I/O error
 	TimedOut              Reason = "TimedOut"              // did not answer
 	Unreadable            Reason = "Unreadable"            // could not be examined, perhaps not because of the disk
-	Empty                 Reason = "NoCapacity"            // has no bytes
+	NoCapacity            Reason = "NoCapacity"            // has no bytes
 	NotEmpty              Reason = "NotEmpty"              // holds data of unknown origin
-	ProvingBlank          Reason = "ProvingBlank"          // has to be blank, and is still being read
+	ProvingBlank          Reason = "ProvingBlank"          // must be blank, and is still being read
 	ForeignVolume         Reason = "ForeignVolume"         // the path belongs to a volume that is not the provisioner's
 	OtherNodesVolume      Reason = "OtherNodesVolume"      // a volume of another node has the disk
 	NotConfigured         Reason = "NotConfigured"         // the class or the name is no longer configured
 	BadRecord             Reason = "BadRecord"             // the node's record cannot be read
 	ClassMissing          Reason = "StorageClassMissing"   // the StorageClass does not exist
-	BadClass              Reason = "StorageClassInvalid"   // the StorageClass requests what local volumes do not support
+	InvalidClass          Reason = "StorageClassInvalid"   // the StorageClass requests what local volumes do not support
 )
 
 // Why a volume is not as it should be, or not cleaned.
@@ -163,7 +163,7 @@ const (
 	OrphanGracePeriod Reason = "OrphanGracePeriod"  // a released volume is gone; cleaned after the grace period
 	OrphanCleanWaits  Reason = "OrphanCleanWaits"   // the grace period is over; the controller has to allow the clean
 	CleanFailed       Reason = "CleanFailed"        // will be tried again
-	CleanerNotAllowed Reason = "CleanerMissing"     // the class names a method that this node cannot run
+	CleanerMissing    Reason = "CleanerMissing"     // the class names a method that this node cannot run
 	Interrupted       Reason = "CleanInterrupted"   // the provisioner stopped; the clean resumes after its restart
 	JobWaiting        Reason = "CleaningJobWaiting" // there is no cleaning Job yet, or it has not started
 	JobRefused        Reason = "CleaningJobRefused" // the controller makes no cleaning Job

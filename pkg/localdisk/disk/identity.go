@@ -83,9 +83,9 @@ func (i Identity) Name() string { return i.parts().name }
 // Machine is the machine that the identity is limited to; empty if it is limited to none.
 func (i Identity) Machine() string { return i.parts().machine }
 
-// On returns the identity that the same disk has on another machine: unchanged unless it is
+// OnMachine returns the identity that the same disk has on another machine: unchanged unless it is
 // limited to the machine, and to nothing else.
-func (i Identity) On(machine string) Identity {
+func (i Identity) OnMachine(machine string) Identity {
 	p := i.parts()
 	if p.machine == "" || p.boot != "" || machine == "" {
 		return i
@@ -96,7 +96,7 @@ func (i Identity) On(machine string) Identity {
 // Moved reports whether two identities differ in the machine only.
 func (i Identity) Moved(other Identity) bool {
 	machine := other.Machine()
-	return i != other && machine != "" && i.Machine() != "" && i.On(machine) == other
+	return i != other && machine != "" && i.Machine() != "" && i.OnMachine(machine) == other
 }
 
 // PartOf reports whether the identity is that of a partition of whole, or of a folder of its

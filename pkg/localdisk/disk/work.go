@@ -36,7 +36,7 @@ type Known struct {
 // Scan is a request to find what is in the folders.
 type Scan struct {
 	Folders []Folder
-	// Known are examined with the folders' entries, to distinguish a path that leads nowhere
+	// Known are examined with the folders' entries, to distinguish a path with nothing there
 	// from one that was not examined.
 	Known []Known
 }

@@ -266,7 +266,7 @@ func (s *Store) with(k key) []disk.Record {
 	return s.copies(maps.Keys(s.index[k]))
 }
 
-// copies are the records of identities, in order. The caller holds known.
+// copies returns copies of the records of identities, in order. The caller holds known.
 func (s *Store) copies(identities iter.Seq[disk.Identity]) []disk.Record {
 	var found []disk.Record
 	for identity := range identities {

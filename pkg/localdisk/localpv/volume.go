@@ -194,7 +194,7 @@ func (r *Request) checkClass() *disk.Problem {
 	case corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain:
 		return nil
 	default:
-		return disk.Problemf(disk.BadClass, "StorageClass %q has reclaimPolicy %s, which local volumes cannot have: make it Delete or Retain", r.Class.Name, policy)
+		return disk.Problemf(disk.InvalidClass, "StorageClass %q has reclaimPolicy %s, which local volumes cannot have: make it Delete or Retain", r.Class.Name, policy)
 	}
 }
 
@@ -211,7 +211,7 @@ func (r *Request) checkDisk() *disk.Problem {
 	case r.Offer.Mode == disk.Block && d.Kind != disk.Device:
 		return disk.Problemf(disk.WrongVolumeMode, "a %s cannot be offered as a block device", d.Kind)
 	case d.Bytes <= 0:
-		return disk.Problemf(disk.Empty, "the disk has no bytes")
+		return disk.Problemf(disk.NoCapacity, "the disk has no bytes")
 	case d.Identity == "":
 		return disk.Problemf(disk.IdentityUnproven, "nothing distinguishes this disk from others")
 	}

@@ -92,7 +92,7 @@ func (p *Provisioner) carryOver(machine string) error {
 	var problems error
 	for _, record := range p.Records.All() {
 		before := record.Identity
-		record.Identity = before.On(p.Machine)
+		record.Identity = before.OnMachine(p.Machine)
 		if before.Machine() != machine || record.Identity == before {
 			continue
 		}

@@ -13,17 +13,21 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// outputDelay is how long output is waited for after a command has ended and its process group
+// was killed: a process that left the group may hold it open.
+const outputDelay = 5 * time.Second
 
 // OutputBytes is how much of a command's output is part of its error.
 const OutputBytes = 2048
 
 // Run runs a command in / and returns when it has ended; the error has the end of its output,
 // as far as cmd.Stdout does not take it. The command's process group is killed when ctx ends,
-// when the command exits, and when this process does. cmd.WaitDelay bounds the wait for output
-// that processes outside of the group hold open.
+// when the command exits, and when this process does.
 func Run(ctx context.Context, cmd *exec.Cmd) error {
 	// The kernel sends Pdeathsig when the thread that started the command ends.
 	runtime.LockOSThread()
@@ -36,7 +40,7 @@ func Run(ctx context.Context, cmd *exec.Cmd) error {
 		cmd.Stdout = &out
 	}
 	cmd.Stderr = &out
-	cmd.Dir = "/"
+	cmd.Dir, cmd.WaitDelay = "/", outputDelay
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", filepath.Base(cmd.Path), err)

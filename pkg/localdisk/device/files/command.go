@@ -9,19 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	"stowage.dev/stowage/pkg/localdisk/device/command"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-const (
-	// environment names the variable with the root's path.
-	environment = "LOCAL_PV_FILESYSTEM"
-	// outputGrace is how long output is waited for that a process outside the
-	// command's group keeps open.
-	outputGrace = 2 * time.Second
-)
+// environment names the variable with the root's path.
+const environment = "LOCAL_PV_FILESYSTEM"
 
 // Run cleans the volume by a configured command: an absolute path and arguments. The command
 // has the root's path in LOCAL_PV_FILESYSTEM. Nothing is open in the volume while it runs. The
@@ -38,7 +32,9 @@ func (r *Root) Run(ctx context.Context, args []string) error {
 	if err := r.do(r.checkMounts); err != nil {
 		return err
 	}
-	if err := execute(ctx, args, r.path); err != nil {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), environment+"="+r.path)
+	if err := command.Run(ctx, cmd); err != nil {
 		return fmt.Errorf("clean %s by %q: %w", r.path, args, err)
 	}
 	if err := r.do(func(root int) error { return flush(root, r.path) }); err != nil {
@@ -52,12 +48,4 @@ func (r *Root) Run(ctx context.Context, args []string) error {
 		return &NotEmptyError{Path: r.path, What: what}
 	}
 	return nil
-}
-
-// execute runs a command with the root's path in its environment.
-func execute(ctx context.Context, args []string, path string) error {
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), environment+"="+path)
-	cmd.WaitDelay = outputGrace
-	return command.Run(ctx, cmd)
 }

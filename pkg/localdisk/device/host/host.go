@@ -143,7 +143,7 @@ func (h *Host) Clean(ctx context.Context, request disk.CleanRequest, progress fu
 	}
 	users, err := h.finder.Users(ctx, request.Target, request.Volume)
 	if err != nil {
-		return fmt.Errorf("find the users of %s: %w", request.Target.HostPath, err)
+		return err
 	}
 	if len(users) > 0 {
 		return disk.Problemf(disk.VolumeInUse, "used by %s", users[0])
@@ -173,7 +173,7 @@ func (h *Host) verifyDevice(device *os.File, target disk.Fact) error {
 	}
 	found, err := h.identity.OfDevice(sysfs.Number(stat.Rdev))
 	if err != nil {
-		return fmt.Errorf("identify %s: %w", target.Device, err)
+		return err
 	}
 	return same(found, target)
 }

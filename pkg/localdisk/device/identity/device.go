@@ -143,8 +143,8 @@ func attachmentOf(device sysfs.Device) (attachment, error) {
 		return attachment{}, err
 	}
 	if diskseq == "" {
-		// Its device number is given to others in the same boot: better none than one
-		// that two disks have.
+		// Its device number is reused in the same boot, so two disks could have the same
+		// identity.
 		return attachment{}, errors.New("it has no serial number, and the kernel (before 5.15) does not number disks")
 	}
 	boot, err := sysfs.BootID()

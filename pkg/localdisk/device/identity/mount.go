@@ -25,14 +25,6 @@ import (
 // created. The mount's own ID is unsuitable: each container has other mounts of the same file
 // system, and new ones whenever it starts.
 func (h Host) OfMount(m *mounts.Mount, path string) (disk.Identity, error) {
-	id, err := h.ofMount(m, path)
-	if err != nil {
-		return "", fmt.Errorf("identify mount %s: %w", path, err)
-	}
-	return id, nil
-}
-
-func (h Host) ofMount(m *mounts.Mount, path string) (disk.Identity, error) {
 	root, err := openFolder(path)
 	if err != nil {
 		return "", err
@@ -70,14 +62,6 @@ func (h Host) ofMount(m *mounts.Mount, path string) (disk.Identity, error) {
 // OfDirectory returns the identity of a plain directory. It is opened for a moment, so check
 // first whether the type of file system is supported.
 func (h Host) OfDirectory(path string) (disk.Identity, error) {
-	id, err := h.ofDirectory(path)
-	if err != nil {
-		return "", fmt.Errorf("identify directory %s: %w", path, err)
-	}
-	return id, nil
-}
-
-func (h Host) ofDirectory(path string) (disk.Identity, error) {
 	folder, err := openFolder(path)
 	if err != nil {
 		return "", err

@@ -77,7 +77,7 @@ func (f Folder) Remove(link string) error {
 	if err := unix.Unlinkat(folder, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove link %s: %w", link, err)
 	}
-	_ = unix.Rmdir(path.Dir(link)) // not empty, as a rule
+	_ = unix.Rmdir(path.Dir(link)) // usually not empty
 	return nil
 }
 

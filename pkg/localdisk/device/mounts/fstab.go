@@ -71,6 +71,9 @@ func fields(file string) ([][]string, error) {
 
 // unescape replaces \ooo by the byte, and leaves invalid escapes unchanged.
 func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+4 <= len(s) {

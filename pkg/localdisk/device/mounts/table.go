@@ -91,6 +91,9 @@ type Table struct {
 // noParent is no mount's ID.
 const noParent = -1
 
+// Self is the mountinfo of this process.
+const Self = "/proc/self/mountinfo"
+
 // Read reads a mountinfo file, such as /proc/1/mountinfo for the host's mounts.
 func Read(file string) (*Table, error) {
 	f, err := os.Open(file)
@@ -202,7 +205,7 @@ func (t *Table) SameBytes(m *Mount) []*Mount {
 }
 
 // Location is the folder or file of a file system that something is mounted on. It is the same in
-// all mount namespaces, whatever its path there.
+// all mount namespaces, at any path.
 type Location struct {
 	Major, Minor uint32
 	// Path is the path within the file system.

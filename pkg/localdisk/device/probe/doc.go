@@ -30,7 +30,6 @@
 // must have the same folder of the same file system mounted somewhere (paths are not
 // compared): otherwise the provisioner sees a mount that the host has already unmounted. If
 // the host has a mount at the entry's HostPath that the provisioner does not see, mounts do
-// not propagate to its container. Either way it is MountMissing. Without the host's mountinfo
-// the provisioner's is used. Symlinks to devices are followed in the container: its /dev must
-// be the host's.
+// not propagate to its container. Either way it is MountMissing. Symlinks to devices are
+// followed in the container: its /dev must be the host's.
 package probe

@@ -79,11 +79,11 @@ type inode struct {
 
 var errExchanged = errors.New("it was mounted, unmounted or exchanged while it was examined")
 
-// identityOf returns the identity of what is at a path, from the cache if the same mount and inode
-// are still there. Otherwise both are compared before and after identify, and it is an error
-// if they differ. A UUID that an administrator changes under a mounted file system is noticed
+// identityOf returns the identity of what is at a path, from the cache if the same mount and
+// inode are still there. Both are compared before and after identify and measure, and it is an
+// error if they differ. A UUID that an administrator changes under a mounted file system is noticed
 // by Identify only, or at the next mount.
-func (e *entry) identityOf(at string, identify func() (disk.Identity, error), also func() error) (disk.Identity, error) {
+func (e *entry) identityOf(at string, identify func() (disk.Identity, error), measure func() error) (disk.Identity, error) {
 	key, err := inodeAt(at)
 	if err != nil {
 		return "", err
@@ -96,7 +96,7 @@ func (e *entry) identityOf(at string, identify func() (disk.Identity, error), al
 			return "", err
 		}
 	}
-	if err := also(); err != nil {
+	if err := measure(); err != nil {
 		return "", err
 	}
 	if again, err := inodeAt(at); err != nil || again != key {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 	"stowage.dev/stowage/pkg/localdisk/device/usage"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -121,7 +122,7 @@ func link(t testing.TB, target string, elements ...string) {
 func finderFor(t testing.TB, kubelet string) *usage.Finder {
 	t.Helper()
 	l, err := usage.New(usage.Config{
-		Mountinfo: "/proc/self/mountinfo", Swaps: "/proc/swaps", Sys: "/sys", Dev: "/dev",
+		Mountinfo: mounts.Self, Swaps: "/proc/swaps", Sys: "/sys", Dev: "/dev",
 		KubeletDir: kubelet,
 	})
 	must(t, err)
@@ -130,7 +131,7 @@ func finderFor(t testing.TB, kubelet string) *usage.Finder {
 
 func newProber(t testing.TB, change ...func(*Config)) *Prober {
 	t.Helper()
-	cfg := Config{Usage: finderFor(t, "/var/lib/kubelet")}
+	cfg := Config{Usage: finderFor(t, "/var/lib/kubelet"), HostMountinfo: mounts.Self, Sys: "/sys", Dev: "/dev"}
 	for _, c := range change {
 		c(&cfg)
 	}

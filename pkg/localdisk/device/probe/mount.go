@@ -74,7 +74,7 @@ func (e *entry) fileSystem(m *mounts.Mount, identify func() (disk.Identity, erro
 		return e.fail(err)
 	}
 	if e.fact.Bytes = total(&size); e.fact.Bytes == 0 {
-		e.reject(disk.Empty, "the file system at %s has no bytes", e.fact.HostPath)
+		e.reject(disk.NoCapacity, "the file system at %s has no bytes", e.fact.HostPath)
 	}
 	return &e.fact
 }
@@ -90,7 +90,7 @@ func (e *entry) sizeOf(size *unix.Statfs_t) error {
 	return nil
 }
 
-// total is the size of a file system in bytes; what is out of range is none.
+// total is the size of a file system in bytes; 0 if it is out of range.
 func total(st *unix.Statfs_t) int64 {
 	unit := st.Frsize
 	if unit <= 0 {

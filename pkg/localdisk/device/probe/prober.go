@@ -19,36 +19,34 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Config configures a Prober. Only Usage is required; the defaults of the rest are those of a
-// process on the node itself.
+// Config configures a Prober. Fstab, Machine and Timeout are optional.
 type Config struct {
 	// Usage finds what the node uses disks for.
 	Usage *usage.Finder
-	// SelfMountinfo has the mounts that this process sees; "/proc/self/mountinfo" if
-	// empty.
-	SelfMountinfo string
 	// HostMountinfo has the mounts of the host ("/proc/1/mountinfo", in the host's PID
-	// namespace); SelfMountinfo if empty.
+	// namespace).
 	HostMountinfo string
 	// Fstab is the host's fstab, as a path of this process. If it is empty, only records show
 	// that a disk should be mounted on a plain directory.
 	Fstab string
-	// Sys is where sysfs is, "/sys" if empty; Dev where device nodes are, "/dev" if
-	// empty. Symlinks may lead nowhere but there.
+	// Sys is where sysfs is, Dev where device nodes are. Symlinks may lead nowhere but there.
 	Sys, Dev string
 	// Machine is identity.Host.Machine.
 	Machine string
 	// Timeout limits the examination of a folder or an entry, until SetTimeout changes it; 5 s
 	// if 0.
 	Timeout time.Duration
-	// Parallel is how many entries are examined at once; 8 if 0.
-	Parallel int
 }
+
+// parallel is how many entries are examined at once.
+const parallel = 8
 
 // Prober finds disks. It is safe for concurrent use; scans are serialized.
 type Prober struct {
-	cfg      Config
-	timeout  atomic.Int64 // a time.Duration
+	cfg     Config
+	timeout atomic.Int64 // a time.Duration
+	// parallel is how many entries are examined at once.
+	parallel int
 	scanning chan struct{}
 	workers  workers
 
@@ -66,26 +64,11 @@ func New(cfg Config) (*Prober, error) {
 	if cfg.Usage == nil {
 		return nil, errors.New("probe: Usage is required")
 	}
-	for value, fallback := range map[*string]string{
-		&cfg.SelfMountinfo: "/proc/self/mountinfo",
-		&cfg.Sys:           "/sys",
-		&cfg.Dev:           "/dev",
-	} {
-		if *value == "" {
-			*value = fallback
-		}
-	}
-	if cfg.HostMountinfo == "" {
-		cfg.HostMountinfo = cfg.SelfMountinfo
-	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 5 * time.Second
 	}
-	if cfg.Parallel <= 0 {
-		cfg.Parallel = 8
-	}
 	for name, value := range map[string]string{
-		"SelfMountinfo": cfg.SelfMountinfo, "HostMountinfo": cfg.HostMountinfo, "Sys": cfg.Sys, "Dev": cfg.Dev,
+		"HostMountinfo": cfg.HostMountinfo, "Sys": cfg.Sys, "Dev": cfg.Dev,
 	} {
 		if !path.IsAbs(value) {
 			return nil, fmt.Errorf("probe: %s must be an absolute path, not %q", name, value)
@@ -93,6 +76,7 @@ func New(cfg Config) (*Prober, error) {
 	}
 	p := &Prober{
 		cfg:        cfg,
+		parallel:   parallel,
 		scanning:   make(chan struct{}, 1),
 		workers:    workers{busy: make(map[string]*job)},
 		known:      make(map[inode]disk.Identity),

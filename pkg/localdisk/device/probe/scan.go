@@ -14,13 +14,13 @@ import (
 )
 
 // Scan examines every entry that matches the folders' patterns and every known slot of their
-// classes. A class has at most one folder. A slot that leads nowhere (no entry, or a dangling
-// link) has no fact; neither has lost+found. Known slots of a class without a folder are
+// classes. A class has at most one folder. A slot without an entry, or with a dangling link,
+// has no fact; neither has lost+found. Known slots of a class without a folder are
 // skipped. If ctx ends, or the mount tables cannot be read, every class is in Trouble, and
 // nothing is known of any slot.
 //
 // A scan takes as long as the slowest entry, and at most the timeout for the folders plus one
-// timeout for each Config.Parallel entries that do not answer.
+// timeout for each 8 entries that do not answer.
 func (p *Prober) Scan(ctx context.Context, s disk.Scan) disk.Scanned {
 	select {
 	case p.scanning <- struct{}{}:
@@ -158,7 +158,7 @@ func (p *Prober) examine(ctx context.Context, e *entry) *disk.Fact {
 // each calls do for 0 to n-1, a few at a time, and waits for all.
 func (p *Prober) each(n int, do func(int)) {
 	var group errgroup.Group
-	group.SetLimit(p.cfg.Parallel)
+	group.SetLimit(p.parallel)
 	for i := range n {
 		group.Go(func() error { do(i); return nil })
 	}

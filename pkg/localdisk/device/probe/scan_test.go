@@ -4,6 +4,7 @@
 package probe
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -43,7 +44,7 @@ func TestScan(t *testing.T) {
 		},
 		"a file system in memory without a limit": {
 			make: func(t *testing.T, l *lab) { mount(t, l.entry, "-t", "ramfs", "none") },
-			want: want{Kind: disk.Mount, Reason: disk.Empty},
+			want: want{Kind: disk.Mount, Reason: disk.NoCapacity},
 		},
 		"a file system that is mounted read-only": {
 			make: func(t *testing.T, l *lab) { mount(t, l.entry, "-o", "ro", newFileSystem(t)) },
@@ -135,7 +136,7 @@ func TestScan(t *testing.T) {
 				run(t, "losetup", "-c", device)
 				link(t, device, l.entry)
 			},
-			want: want{Kind: disk.Device, Reason: disk.Empty},
+			want: want{Kind: disk.Device, Reason: disk.NoCapacity},
 		},
 		"a link to a device that is mounted elsewhere": {
 			make: func(t *testing.T, l *lab) {
@@ -361,5 +362,38 @@ func TestUnreadableFolders(t *testing.T) {
 	}
 	if f := got.Facts[disk.Key{Class: "good", Name: "disk"}]; f.Problem != nil {
 		t.Errorf("the good folder's disk: %v", f.Problem)
+	}
+}
+
+func TestInvalidConfig(t *testing.T) {
+	finder := finderFor(t, "/var/lib/kubelet")
+	for name, cfg := range map[string]Config{
+		"uses are unknown":     {},
+		"a relative mountinfo": {Usage: finder, HostMountinfo: "mountinfo", Sys: "/sys", Dev: "/dev"},
+		"a relative sysfs":     {Usage: finder, HostMountinfo: "/proc/1/mountinfo", Sys: "sys", Dev: "/dev"},
+	} {
+		if p, err := New(cfg); err == nil || p != nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// BenchmarkScan is a rescan of a hundred entries: 50 file systems in memory and 50
+// links to devices.
+func BenchmarkScan(b *testing.B) {
+	f := newFolder(b, "a")
+	device := newDisk(b)
+	for i := range 50 {
+		mount(b, filepath.Join(f.Path, fmt.Sprint("mnt", i)), "-t", "tmpfs", "-o", "size=1M", "none")
+		link(b, device, f.Path, fmt.Sprint("dev", i))
+	}
+	p := newProber(b)
+	ask := disk.Scan{Folders: []disk.Folder{f}}
+	if got := len(p.Scan(b.Context(), ask).Facts); got != 100 {
+		b.Fatalf("%d facts", got)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		p.Scan(b.Context(), ask)
 	}
 }

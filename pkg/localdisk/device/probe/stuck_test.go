@@ -52,7 +52,8 @@ func TestHungEntryDoesNotBlockOthers(t *testing.T) {
 	for i := range 20 {
 		link(t, "/dev/null", f.Path, fmt.Sprint("other", i))
 	}
-	p := newProber(t, func(c *Config) { c.Timeout, c.Parallel = time.Hour, 1 })
+	p := newProber(t, func(c *Config) { c.Timeout = time.Hour })
+	p.parallel = 1
 	p.SetTimeout(short)
 	release := make(chan struct{})
 	var accessed atomic.Int32

@@ -23,12 +23,12 @@ type view struct {
 }
 
 func (p *Prober) view() (*view, error) {
-	self, err := mounts.Read(p.cfg.SelfMountinfo)
+	self, err := mounts.Read(mounts.Self)
 	if err != nil {
 		return nil, err
 	}
 	host := self
-	if p.cfg.HostMountinfo != p.cfg.SelfMountinfo {
+	if p.cfg.HostMountinfo != mounts.Self {
 		if host, err = mounts.Read(p.cfg.HostMountinfo); err != nil {
 			return nil, err
 		}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 )
 
 // tree makes a folder with links of many kinds.
@@ -54,7 +56,7 @@ func FuzzWalk(f *testing.F) {
 // same compares with what open(2) finds, as far as both find something or neither.
 func same(t *testing.T, root, to string) {
 	t.Helper()
-	v, err := (&Prober{cfg: Config{SelfMountinfo: "/proc/self/mountinfo", HostMountinfo: "/proc/self/mountinfo"}}).view()
+	v, err := (&Prober{cfg: Config{HostMountinfo: mounts.Self}}).view()
 	must(t, err)
 	at, st, err := v.walk(root, to)
 	full := root + "/" + to

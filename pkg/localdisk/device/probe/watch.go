@@ -43,8 +43,8 @@ func (p *Prober) Watch(ctx context.Context, folders []disk.Folder, changed func(
 		p.watchFolders(ctx, inotify, folders)
 		start(func() error { return forward(ctx, inotify, notify) })
 	}
-	start(func() error { return mounts.Watch(ctx, p.cfg.SelfMountinfo, notify) })
-	if p.cfg.HostMountinfo != p.cfg.SelfMountinfo {
+	start(func() error { return mounts.Watch(ctx, mounts.Self, notify) })
+	if p.cfg.HostMountinfo != mounts.Self {
 		start(func() error { return mounts.Watch(ctx, p.cfg.HostMountinfo, notify) })
 	}
 	var failed error

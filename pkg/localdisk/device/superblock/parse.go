@@ -100,8 +100,8 @@ func ext(image []byte) (disk.Format, bool) {
 	return disk.Format{Type: kind, UUID: uuid(s[0x68:])}, true
 }
 
-// xfs reads a superblock of XFS. Those of version 5 have a checksum; those before have
-// to make sense, by the rules of libblkid.
+// xfs reads a superblock of XFS. Those of version 5 have a checksum; the sizes in older ones must
+// agree, by the rules of libblkid.
 func xfs(image []byte) (disk.Format, bool) {
 	s := at(image, 0, 512)
 	if s == nil || !bytes.HasPrefix(s, []byte("XFSB")) {

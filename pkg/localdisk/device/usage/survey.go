@@ -25,15 +25,11 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 )
 
-// Config locates the node's files. All fields are required except SelfMountinfo and
-// KubeletPath.
+// Config locates the node's files. All fields are required except KubeletPath.
 type Config struct {
 	// Mountinfo has the mounts of the host ("/proc/1/mountinfo"), Swaps its swap space
 	// ("/proc/swaps").
 	Mountinfo, Swaps string
-	// SelfMountinfo has the mounts that this process sees; empty for
-	// "/proc/self/mountinfo".
-	SelfMountinfo string
 	// Sys and Dev are where sysfs and the host's device nodes are.
 	Sys, Dev string
 	// KubeletDir is kubelet's root directory on the host; KubeletPath is where this
@@ -51,11 +47,8 @@ func New(c Config) (*Finder, error) {
 	if c.KubeletPath == "" {
 		c.KubeletPath = c.KubeletDir
 	}
-	if c.SelfMountinfo == "" {
-		c.SelfMountinfo = "/proc/self/mountinfo"
-	}
 	for name, value := range map[string]*string{
-		"Mountinfo": &c.Mountinfo, "SelfMountinfo": &c.SelfMountinfo, "Swaps": &c.Swaps, "Sys": &c.Sys, "Dev": &c.Dev,
+		"Mountinfo": &c.Mountinfo, "Swaps": &c.Swaps, "Sys": &c.Sys, "Dev": &c.Dev,
 		"KubeletDir": &c.KubeletDir, "KubeletPath": &c.KubeletPath,
 	} {
 		if !path.IsAbs(*value) {

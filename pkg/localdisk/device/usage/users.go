@@ -99,7 +99,7 @@ func filesOf(t target, p string) (number, error) {
 // of the fact's mount in this process's namespace.
 func (f *Finder) ownPaths(s *Survey, fact disk.Fact) ([]string, error) {
 	own := []string{filepath.Clean(fact.HostPath)}
-	self, err := mounts.Read(f.config.SelfMountinfo)
+	self, err := mounts.Read(mounts.Self)
 	if err != nil {
 		return nil, err
 	}

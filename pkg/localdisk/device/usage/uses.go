@@ -77,9 +77,9 @@ func (s *Survey) usesOfOverlap(d *device) []use {
 	return uses
 }
 
-// leadsTo reports whether a use of o is a step on the way to the end of the chain, or beside
-// it: a device-mapper device or a loop device of the chain, or another holder of a device that
-// such a one divides (the other logical volumes of a group).
+// leadsTo reports whether a use of o is part of the chain, or a neighbour of it: a device-mapper
+// or loop device of the chain, or another holder of a device that one of the chain divides (the
+// other logical volumes of a group).
 func leadsTo(o *device, u use, chain []*device) bool {
 	switch u.What {
 	case byHolder:

@@ -9,17 +9,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/localdisk/device/command"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
-
-// outputDelay is how long a command's output is waited for after it has ended and
-// its process group was killed: a process that left the group may hold it open.
-const outputDelay = 5 * time.Second
 
 // command runs the method's command.
 func (r *run) command(ctx context.Context) error {
@@ -31,7 +26,6 @@ func (r *run) command(ctx context.Context) error {
 	}
 	cmd := exec.Command(r.Method.Name, r.Method.Args...)
 	cmd.Env = []string{"LOCAL_PV_BLKDEVICE=" + r.Device, "PATH=" + toolPath}
-	cmd.WaitDelay = outputDelay
 	return command.Run(ctx, cmd)
 }
 
@@ -39,11 +33,11 @@ func executable(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-		return disk.Problemf(disk.CleanerNotAllowed, "the provisioner's image has no command %s", path)
+		return disk.Problemf(disk.CleanerMissing, "the provisioner's image has no command %s", path)
 	case err != nil:
 		return fmt.Errorf("find command: %w", err)
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		return disk.Problemf(disk.CleanerNotAllowed, "%s cannot be executed", path)
+		return disk.Problemf(disk.CleanerMissing, "%s cannot be executed", path)
 	default:
 		return nil
 	}

@@ -67,7 +67,7 @@ func TestMissingCommand(t *testing.T) {
 	}
 	dev := loop(t, dirty(t, mib))
 	for _, path := range []string{folder, filepath.Join(folder, "none"), plain, plain + "/x"} {
-		if err := Run(t.Context(), target(t, dev, disk.Block, path), nil); reason(err) != disk.CleanerNotAllowed {
+		if err := Run(t.Context(), target(t, dev, disk.Block, path), nil); reason(err) != disk.CleanerMissing {
 			t.Errorf("%s: error %v", path, err)
 		}
 	}

@@ -28,8 +28,8 @@ type device struct {
 	buf         []byte // of chunk bytes, aligned to pages
 }
 
-// openDevice opens a block device, and never anything else. With O_EXCL, a device that is mounted, used as swap or part of another
-// device is disk.VolumeInUse.
+// openDevice opens a block device, and never anything else. With O_EXCL, a device that is
+// mounted, used as swap or part of another device is disk.VolumeInUse.
 func openDevice(path string, flags int) (*device, error) {
 	node, err := OpenNode(path)
 	if err != nil {
@@ -94,7 +94,7 @@ func (d *device) measure() error {
 	// A partial sector at the end is not accessible.
 	d.size = d.bytes &^ (d.sector - 1)
 	if d.size == 0 {
-		return disk.Problemf(disk.Empty, "%s has no bytes", d.path)
+		return disk.Problemf(disk.NoCapacity, "%s has no bytes", d.path)
 	}
 	d.buf, err = unix.Mmap(-1, 0, int(chunk), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

@@ -48,7 +48,7 @@ func TestDiscardUnsupported(t *testing.T) {
 	}
 	dev := loop(t, file)
 	before := sum(t, dev)
-	if err := Run(t.Context(), target(t, dev, disk.Block, "blkdiscard"), nil); reason(err) != disk.CleanerNotAllowed {
+	if err := Run(t.Context(), target(t, dev, disk.Block, "blkdiscard"), nil); reason(err) != disk.CleanerMissing {
 		t.Errorf("blkdiscard: error %v", err)
 	}
 	if sum(t, dev) != before {
@@ -99,7 +99,7 @@ func TestCleanPartition(t *testing.T) {
 	part := dev + "p1"
 	tools := fakeTool(t)
 	r := &run{Target: target(t, part, disk.Block, "hdparm"), tools: tools.folder}
-	if err := r.run(t.Context()); reason(err) != disk.CleanerNotAllowed {
+	if err := r.run(t.Context()); reason(err) != disk.CleanerMissing {
 		t.Errorf("hdparm: error %v", err)
 	}
 	if calls := tools.calls(t); len(calls) > 0 {

@@ -65,7 +65,7 @@ func (r *run) tool(name string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", disk.Problemf(disk.CleanerNotAllowed,
+	return "", disk.Problemf(disk.CleanerMissing,
 		"the provisioner's image has no tool %s (Debian package %s); use an image that has it, or another method", name, name)
 }
 
@@ -123,8 +123,8 @@ func (v *drive) lock(ctx context.Context) error {
 	return err
 }
 
-// erase erases a drive that has the password. In mode Block, zeros have to be left,
-// which only the plain erase promises.
+// erase erases a drive that has the password. In mode Block the result must be zeros, which only
+// the plain erase guarantees.
 func (v *drive) erase(ctx context.Context, state security) error {
 	how := "--security-erase"
 	if state.enhanced && v.run.Mode != disk.Block {
@@ -152,7 +152,7 @@ func (v *drive) call(ctx context.Context, args ...string) ([]byte, error) {
 	var out bytes.Buffer
 	cmd := exec.Command(v.tool, append(args, v.run.Device)...)
 	cmd.Env = []string{"PATH=" + toolPath, "LC_ALL=C"}
-	cmd.Stdout, cmd.WaitDelay = &out, outputDelay
+	cmd.Stdout = &out
 	if err := command.Run(ctx, cmd); err != nil {
 		return nil, fmt.Errorf("hdparm %s: %w", args[0], err)
 	}
@@ -160,7 +160,7 @@ func (v *drive) call(ctx context.Context, args ...string) ([]byte, error) {
 }
 
 func (v *drive) cannot(why string) error {
-	return disk.Problemf(disk.CleanerNotAllowed, "%s %s; use another method in this class", v.run.Device, why)
+	return disk.Problemf(disk.CleanerMissing, "%s %s; use another method in this class", v.run.Device, why)
 }
 
 func (v *drive) failed(why string) error {

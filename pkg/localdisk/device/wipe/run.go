@@ -31,7 +31,7 @@ const toolPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 // succeeded is of no use.
 //
 // Errors are a *disk.Problem where the device or the node has to change: SpecialFile (no block
-// device), VolumeInUse, ReadOnly, Grown (another size than Bytes), CleanerNotAllowed (a tool
+// device), VolumeInUse, ReadOnly, Grown (another size than Bytes), CleanerMissing (a tool
 // or an ability is missing), CleanFailed (done, and not blank). Errors of Verify, of progress
 // and of the context are wrapped. A failure before the first write leaves the device
 // unchanged. Runs on different devices may be concurrent.

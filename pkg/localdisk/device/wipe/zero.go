@@ -58,7 +58,7 @@ func (r *run) discard(ctx context.Context, d *device) error {
 	err := r.sweep(ctx, d, offloadChunk, func(_ int, s stretch) error {
 		err := d.rangeIoctl(unix.BLKDISCARD, s)
 		if unsupported(err) {
-			return disk.Problemf(disk.CleanerNotAllowed,
+			return disk.Problemf(disk.CleanerMissing,
 				"%s cannot discard blocks; use another method in this class, such as zero", r.Device)
 		}
 		if err != nil {

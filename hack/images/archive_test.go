@@ -32,8 +32,8 @@ func written(t *testing.T, o options) (artifact, string) {
 	return a, path
 }
 
-// TestArchiveForDocker: an engine that knows nothing of OCI archives finds the same
-// image under its name.
+// TestArchiveForDocker: versions of docker without OCI archives load the same image under its
+// name.
 func TestArchiveForDocker(t *testing.T) {
 	t.Parallel()
 	a, path := written(t, newOptions(t, "stowage-extender"))
@@ -123,8 +123,8 @@ func TestArchiveHolds(t *testing.T) {
 	}
 }
 
-// TestSameEveryTime: what is the same makes the same archive, wherever it is and however
-// often it is written; nothing is left beside it.
+// TestSameEveryTime: the same inputs make the same archive in any folder and at any time; no
+// other file remains.
 func TestSameEveryTime(t *testing.T) {
 	t.Parallel()
 	first := newOptions(t, "stowage-scheduler")
@@ -157,7 +157,7 @@ func TestSameEveryTime(t *testing.T) {
 	}
 }
 
-// TestTable: the command itself, from arguments to the table.
+// TestTable runs the command, from arguments to the table.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	o := newOptions(t, "stowage-scheduler", "stowage-provisioner")
@@ -186,7 +186,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestNothingHalfWritten: an image that cannot be made leaves the archive as it was.
+// TestNothingHalfWritten: an image that cannot be made does not change the archive.
 func TestNothingHalfWritten(t *testing.T) {
 	t.Parallel()
 	o := newOptions(t, "stowage-scheduler")

@@ -54,9 +54,8 @@ func TestContainerdImports(t *testing.T) {
 	}
 }
 
-// newContainerd runs a containerd of its own until the test ends, and returns how to ask
-// it: the words of a ctr command in, what it prints out. It skips the test where that
-// cannot run.
+// newContainerd runs a separate containerd until the test ends, and returns a function that runs
+// ctr with arguments and returns its output. It skips the test where containerd cannot run.
 func newContainerd(t *testing.T) func(t *testing.T, args ...string) string {
 	t.Helper()
 	daemon, err := exec.LookPath("containerd")

@@ -56,7 +56,7 @@ func arguments(args []instructions.ArgCommand) map[string]string {
 	return values
 }
 
-// settings are what a stage and those below it say of the configuration.
+// settings returns the configuration that a stage and the stages below it set.
 type settings struct {
 	user, base string
 	env        []string
@@ -140,7 +140,7 @@ func TestDockerfileAgrees(t *testing.T) {
 	}
 }
 
-// TestDockerfileNeedsOneImage: no image of others but the compiler's, which a digest can pin.
+// TestDockerfileNeedsOneImage: the only external image is the compiler's, which a digest can pin.
 func TestDockerfileNeedsOneImage(t *testing.T) {
 	t.Parallel()
 	stages, _ := dockerfile(t)
@@ -219,7 +219,7 @@ func TestDockerfileBuilds(t *testing.T) {
 	}
 }
 
-// TestBuildContext: what the build reads is let into it.
+// TestBuildContext: the build context contains all files that the build reads.
 func TestBuildContext(t *testing.T) {
 	t.Parallel()
 	lines := strings.Split(read(t, ".dockerignore"), "\n")

@@ -25,7 +25,7 @@ var (
 	arm64 = v1.Platform{OS: "linux", Architecture: "arm64"}
 )
 
-// newOptions asks for images of binaries that are but a header, for amd64 and arm64.
+// newOptions returns options for images of binaries that consist of a header, for amd64 and arm64.
 func newOptions(t *testing.T, names ...string) options {
 	t.Helper()
 	o := options{
@@ -83,7 +83,7 @@ func entries(t *testing.T, r io.Reader) map[string]*tar.Header {
 	}
 }
 
-// files are what a container finds.
+// filesOf returns the files that a container has, by path.
 func filesOf(t *testing.T, image v1.Image) map[string]*tar.Header {
 	t.Helper()
 	r := mutate.Extract(image)

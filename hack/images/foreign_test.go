@@ -16,7 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// TestForAnotherMachine: what Go builds for arm64, on any machine, becomes an image for arm64. The binary is this tool, which compiles faster than those of cmd/.
+// TestForAnotherMachine: a binary that Go builds for arm64 becomes an image for arm64. The binary is
+// this tool, which compiles faster than those of cmd/.
 func TestForAnotherMachine(t *testing.T) {
 	t.Parallel()
 	o := options{names: []string{"stowage-images"}, platforms: []v1.Platform{arm64}, bin: t.TempDir(), out: t.TempDir(), tag: "dev"}
@@ -48,7 +49,7 @@ func TestForAnotherMachine(t *testing.T) {
 	}
 }
 
-// contentOf is what a container finds in a file.
+// contentOf returns the content of a file in a container.
 func contentOf(t *testing.T, image v1.Image, name string) []byte {
 	t.Helper()
 	r := mutate.Extract(image)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestRefused: each error is one sentence that names what is wrong.
+// TestRefused: each error names the argument and the problem.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()

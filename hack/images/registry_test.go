@@ -57,7 +57,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// TestBase: on another base, what is ours counts, and what is the base's stays.
+// TestBase: the options of the image override those of the base; others are kept.
 func TestBase(t *testing.T) {
 	t.Parallel()
 	base := newBase(t)
@@ -99,7 +99,7 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// newBase pushes an index of two images, as others make them, and returns its reference.
+// newBase pushes an index of two images, and returns its reference.
 func newBase(t *testing.T) string {
 	t.Helper()
 	reference := newRegistry(t) + "/base:nonroot"

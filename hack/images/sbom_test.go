@@ -109,7 +109,7 @@ func TestDocuments(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("packages (-want +got):\n%s", diff)
 			}
-			// Once since this command holds them, and once more where the image does.
+			// Once as a module of this command, and once more as files of the image.
 			if want := map[bool]int{true: 1, false: 2}[asRoot[name]]; certificates != want {
 				t.Errorf("certificates are named %d times, want %d", certificates, want)
 			}
@@ -139,7 +139,7 @@ var (
 	expression = regexp.MustCompile(`^(NOASSERTION|[A-Za-z0-9.+-]+( AND [A-Za-z0-9.+-]+)*)$`)
 )
 
-// checkFields holds what SPDX 2.3 demands of fields and the library does not check.
+// checkFields checks what SPDX 2.3 requires of fields and the library does not check.
 func checkFields(t *testing.T, doc *spdx.Document) {
 	t.Helper()
 	got := []string{doc.SPDXVersion, doc.DataLicense, string(doc.SPDXIdentifier), doc.CreationInfo.Created}

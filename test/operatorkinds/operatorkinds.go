@@ -25,8 +25,8 @@ var Names = []string{
 	"podmonitors.monitoring.coreos.com", "prometheusrules.monitoring.coreos.com", "servicemonitors.monitoring.coreos.com",
 }
 
-// Files are the files of these, each with one CustomResourceDefinition, in the order of Names. They
-// are in Go's module cache; the first call downloads the module.
+// Files returns the files of the CustomResourceDefinitions, in the order of Names. They are in
+// Go's module cache; the first call downloads the module.
 func Files(ctx context.Context) ([]string, error) {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package provisioners runs stowage-provisioner for nodes of a test cluster:
-// as a process of this machine, with the manifests' rights, held by their policies, and
-// the token that a kubelet would give its pod.
+// as a process of this machine, with the permissions and policies of the manifests, and
+// a token as kubelet gets it for a pod.
 package provisioners
 
 import (
@@ -35,7 +35,7 @@ const (
 	params  = "stowage-provisioner-nodes"
 )
 
-// manifests are those that an administrator applies, without the provisioner's DaemonSet.
+// manifests are those that an administrator applies, except the provisioner's DaemonSet.
 var manifests = []string{
 	"crd/stowage.dev_localdiskreports.yaml",
 	"provisioner/namespace.yaml", "provisioner/rbac.yaml", "provisioner/startup-taint/rbac.yaml", "provisioner/nodes.yaml",
@@ -62,8 +62,7 @@ func Apply(ctx context.Context, c *cluster.Cluster) error {
 	return waitPolicies(ctx, c)
 }
 
-// manifestFolder is found from where this file was compiled: tests run in the folder
-// of their package.
+// manifestFolder is relative to this source file: tests run in the folder of their package.
 func manifestFolder() (string, error) {
 	_, file, _, ok := runtime.Caller(0)
 	folder := filepath.Join(filepath.Dir(file), "../../manifests")

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package requirements lists the programs that tests and the demo take from the machine, and
+// Package requirements lists the programs that tests and the demo need on the machine, and
 // the Debian packages that contain them. It is the only such list: `make e2e`, the demo and
 // CI read it through hack/requirements.
 package requirements
@@ -85,7 +85,7 @@ func Missing(use Use) error {
 	})
 }
 
-// missing is Missing for a machine that has the programs that has reports.
+// missing is Missing for a machine with the programs that has accepts.
 func missing(use Use, root bool, has func(program string) bool) error {
 	var errs []error
 	if !root {

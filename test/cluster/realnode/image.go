@@ -12,13 +12,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path"
 	"runtime"
 	"strings"
-	"time"
 )
 
 // Images that every node has. Their tags are not "latest", so they are never pulled.
@@ -63,57 +61,52 @@ func (i Image) Write(file string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Create(file)
+	archive, err := pack([]entry{
+		{tar.Header{Name: "manifest.json", Mode: 0o644}, manifest},
+		{tar.Header{Name: "config.json", Mode: 0o644}, config},
+		{tar.Header{Name: "layer.tar", Mode: 0o644}, layer},
+	})
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	w := tar.NewWriter(f)
-	for _, part := range []struct {
-		name string
-		data []byte
-	}{{"manifest.json", manifest}, {"config.json", config}, {"layer.tar", layer}} {
-		if err := addFile(w, part.name, part.data, 0o644); err != nil {
-			return err
-		}
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	return f.Close()
+	return os.WriteFile(file, archive, 0o644)
 }
 
 func (i Image) layer() ([]byte, error) {
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777, ModTime: time.Unix(0, 0)}); err != nil {
-		return nil, err
-	}
+	entries := []entry{{header: tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777}}}
 	for name, source := range i.Files {
 		data, err := os.ReadFile(source)
 		if err != nil {
 			return nil, err
 		}
-		if err := addFile(w, strings.TrimPrefix(name, "/"), data, 0o755); err != nil {
-			return nil, err
-		}
+		entries = append(entries, entry{tar.Header{Name: strings.TrimPrefix(name, "/"), Mode: 0o755}, data})
 	}
 	for name, target := range i.Links {
-		h := &tar.Header{Typeflag: tar.TypeSymlink, Name: strings.TrimPrefix(name, "/"), Linkname: target, ModTime: time.Unix(0, 0)}
-		if err := w.WriteHeader(h); err != nil {
+		entries = append(entries, entry{header: tar.Header{Typeflag: tar.TypeSymlink, Name: strings.TrimPrefix(name, "/"), Linkname: target}})
+	}
+	return pack(entries)
+}
+
+// entry is a file of a tar archive; pack sets its size.
+type entry struct {
+	header tar.Header
+	data   []byte
+}
+
+func pack(entries []entry) ([]byte, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, e := range entries {
+		e.header.Size = int64(len(e.data))
+		if err := w.WriteHeader(&e.header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(e.data); err != nil {
 			return nil, err
 		}
 	}
 	err := w.Close()
 	return b.Bytes(), err
-}
-
-func addFile(w *tar.Writer, name string, data []byte, mode int64) error {
-	if err := w.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(data)), ModTime: time.Unix(0, 0)}); err != nil {
-		return err
-	}
-	_, err := io.Copy(w, bytes.NewReader(data))
-	return err
 }
 
 // busybox is an image of the machine's busybox.

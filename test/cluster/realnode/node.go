@@ -6,11 +6,13 @@
 package realnode
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -166,4 +168,24 @@ func (n *Node) Run(ctx context.Context, stdin io.Reader, command ...string) (str
 		return out, fmt.Errorf("on node %s: %w", n.Name, err)
 	}
 	return out, nil
+}
+
+// run runs a program of the machine; its error has the standard error.
+func run(ctx context.Context, stdin string, command ...string) error {
+	_, err := output(ctx, strings.NewReader(stdin), nil, command...)
+	return err
+}
+
+// output runs a program of the machine and returns its output; an error has its
+// standard error. env extends the environment.
+func output(ctx context.Context, stdin io.Reader, env []string, command ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdin = stdin
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return out.String(), nil
 }

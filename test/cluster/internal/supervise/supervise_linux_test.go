@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -120,6 +121,31 @@ func TestPrune(t *testing.T) {
 	}
 	if err := Prune(full); err == nil {
 		t.Error("it removes a folder that has files")
+	}
+}
+
+// TestCloseWithDaemon: a process that has left its group does not delay Close.
+func TestCloseWithDaemon(t *testing.T) {
+	t.Parallel()
+	s, dir := newSupervisor(t)
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shell(t, s, dir, "setsid sh -c 'echo $$ >"+fifo+"; exec sleep 600' & wait")
+	text, err := os.ReadFile(fifo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Errorf("end the daemon: %v", err)
 	}
 }
 

@@ -105,8 +105,9 @@ var (
 		"volumes on node \"…\" changed while the pod was being scheduled: …": "as of the plugin",
 	}
 	binderInternal = map[string]string{
-		"bind timeout":      "a cause in TimeoutError",
-		"provisioner \"…\"": "part of another text",
+		"bind timeout":                       "a cause in TimeoutError",
+		"provisioner \"…\"":                  "part of another text",
+		"PreFilter has not run for this pod": "kube-scheduler always runs it first",
 	}
 )
 

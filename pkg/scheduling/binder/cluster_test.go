@@ -247,6 +247,11 @@ func (c *cluster) VolumeFor(claim *v1.PersistentVolumeClaim) *v1.PersistentVolum
 	return nil
 }
 
+func (c *cluster) NodeExists(name string) bool {
+	exists, _ := c.NodeAdmits(&v1.PersistentVolume{}, name)
+	return exists
+}
+
 func (c *cluster) NodeAdmits(volume *v1.PersistentVolume, name string) (exists, admits bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
-// direct completes the bindings; only provisioners are needed besides.
+// direct is steps 3 and 4 in Direct mode.
 func (r *run) direct(ctx context.Context) error {
 	if err := r.stage(ctx, "await_volumes", r.awaitVolumes); err != nil {
 		return err
@@ -41,8 +41,8 @@ func (r *run) direct(ctx context.Context) error {
 	return r.stage(ctx, "await_bound", r.awaitBound)
 }
 
-// adoptProvisioned makes a binding of every claim whose volume was waited for.
-// Its claimRef is the provisioner's and is never undone.
+// adoptProvisioned makes every provision, whose volume exists now, a binding. Its claimRef
+// is the provisioner's and is never undone.
 func (r *run) adoptProvisioned() {
 	for _, p := range r.provisions {
 		r.bindings = append(r.bindings, &binding{Binding: p.Binding(p.claim, p.volume), volume: p.volume})
@@ -50,24 +50,24 @@ func (r *run) adoptProvisioned() {
 	r.provisions = nil
 }
 
-// bindClaims is step 4. finished is false when a claim's status could not be written:
-// the claims are bound, and the PV controller will say so.
+// bindClaims is step 4. finished is false if a claim's status could not be written: the
+// claims are bound, and the PV controller writes the status.
 //
-// From here on nothing is given up because of the context or because of another
-// claim: a pod with some claims bound is better off with all of them.
+// From here on neither the end of the context nor the failure of another claim stops a
+// write: a pod with some claims bound needs all of them.
 func (r *run) bindClaims(ctx context.Context) (finished bool, err error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	needed, withdraw := context.WithCancel(context.WithoutCancel(ctx))
+	needed, stopWaiting := context.WithCancel(context.WithoutCancel(ctx))
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		if r.awaitBound(needed) == nil {
-			withdraw()
+			stopWaiting()
 		}
 	})
 	defer watching.Wait()
-	defer withdraw()
+	defer stopWaiting()
 	var group errgroup.Group
 	open := make([]error, len(r.bindings))
 	for i, b := range r.bindings {
@@ -88,21 +88,21 @@ func (r *run) bindClaims(ctx context.Context) (finished bool, err error) {
 	for i, b := range r.bindings {
 		if open[i] != nil {
 			finished = false
-			klog.FromContext(ctx).Info("Could not write the status of a bound claim, leaving it to the PV controller",
+			klog.FromContext(ctx).Info("Failed to write the status of a bound claim; leaving it to the PV controller",
 				logkeys.Claim, klog.KObj(b.Claim), logkeys.Volume, klog.KObj(b.Volume), "err", open[i])
 		}
 	}
 	return finished, err
 }
 
-// boundByController says that the PV controller has written the claim. It goes on to
-// write the claim's status, and ours would meet it there.
+// boundByController reports whether the PV controller has written the claim. It writes the
+// claim's status next, with which our write would conflict.
 func (r *run) boundByController(b *binding) bool {
 	s, why := r.lookAtBinding(b)
 	return why == nil && s.state >= plan.ClaimBound && s.controllers
 }
 
-// bindClaim is the point of no return for one claim.
+// bindClaim writes the claim, which cannot be undone.
 func (r *run) bindClaim(ctx context.Context, b *binding) (*v1.PersistentVolumeClaim, error) {
 	write := swap[*v1.PersistentVolumeClaim]{
 		resource: claimResource, name: b.Claim.Namespace + "/" + b.Claim.Name, forward: true,
@@ -112,7 +112,7 @@ func (r *run) bindClaim(ctx context.Context, b *binding) (*v1.PersistentVolumeCl
 	done, err := write.run(ctx, r.newestClaim(b.Claim))
 	if err != nil {
 		// A failure was read from the claim: it does not refer to the volume
-		// and never will, unless a request of ours is still on its way.
+		// and never will, unless a request of ours is still in progress.
 		var why *plan.Failure
 		b.committed = done.doubtful || !errors.As(err, &why)
 		return nil, err
@@ -121,8 +121,8 @@ func (r *run) bindClaim(ctx context.Context, b *binding) (*v1.PersistentVolumeCl
 	return done.object, nil
 }
 
-// writeStatus writes the claim's status. needed ends when all claims are seen Bound: a
-// request that still waits for the client's rate limit then is withdrawn.
+// writeStatus writes the claim's status. needed ends when all claims are observed as Bound:
+// that cancels a request that still waits for the client's rate limit.
 func (r *run) writeStatus(ctx, needed context.Context, b *binding, claim *v1.PersistentVolumeClaim) error {
 	write := swap[*v1.PersistentVolumeClaim]{
 		resource: claimStatusResource, name: claim.Namespace + "/" + claim.Name, forward: true,
@@ -146,8 +146,8 @@ func (r *run) writeStatus(ctx, needed context.Context, b *binding, claim *v1.Per
 	return err
 }
 
-// phaseTime is what a PV controller gets to set the phase of a volume whose claim is bound.
-// No pod waits for it: kubelet reads the claim's phase and the volume's claimRef.
+// phaseTime is how long a PV controller may take to set the phase of a volume whose claim is
+// bound. No pod waits for it: kubelet reads the claim's phase and the volume's claimRef.
 const phaseTime = 10 * time.Second
 
 // leavePhases writes, after phaseTime, the phases that the PV controller has not set. Settle
@@ -162,16 +162,7 @@ func (r *run) leavePhases(ctx context.Context) {
 	if len(open) == 0 {
 		return
 	}
-	end := r.begin()
-	go func() {
-		defer end()
-		timer := time.NewTimer(phaseTime)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-r.ending:
-			return
-		}
+	r.after(phaseTime, func() {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), phaseTime)
 		defer cancel()
 		var group errgroup.Group
@@ -179,10 +170,10 @@ func (r *run) leavePhases(ctx context.Context) {
 			group.Go(func() error { return r.writePhase(limited, b) })
 		}
 		if err := group.Wait(); err != nil {
-			klog.FromContext(ctx).Info("Could not set the phase of a bound volume, leaving it to the PV controller",
+			klog.FromContext(ctx).Info("Failed to set the phase of a bound volume; leaving it to the PV controller",
 				logkeys.Pod, klog.KRef(r.plan.Pod.Namespace, r.plan.Pod.Name), "err", err)
 		}
-	}()
+	})
 }
 
 // writePhase sets phase Bound on a volume that is Available. Any later phase is the PV
@@ -197,4 +188,54 @@ func (r *run) writePhase(ctx context.Context, b *binding) error {
 	}
 	_, err := write.run(ctx, r.cache.Volume(b.Volume.Name))
 	return err
+}
+
+// adoptVolume sets phase Bound on a volume whose claimRef was found in place: it prevents
+// that the writer of the claimRef undoes it. With early it does not set the phase while that
+// shows whether the PV controller knows the volume as the claim's.
+func (r *run) adoptVolume(ctx context.Context, b *binding, early bool) error {
+	adopt := r.phaseBound(b)
+	live, err := adopt.read(ctx)
+	if err != nil {
+		return err
+	}
+	if early && live != nil && b.AwaitsPVController(live) {
+		b.volume, b.left = live, true
+		return nil
+	}
+	done, err := adopt.run(ctx, live)
+	b.volume, b.adopted = done.object, done.wrote
+	return err
+}
+
+// adoptVolumes adopts the volumes that were left early, after the PV controller has set
+// the phase or its time is over. For a provisioned volume this saves the PV controller one of
+// three writes. The others remain its own, since it may not know the volume yet.
+func (r *run) adoptVolumes(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, b := range r.bindings {
+		if b.left {
+			group.Go(func() error { return r.adoptVolume(ctx, b, false) })
+		}
+	}
+	for _, p := range r.provisions {
+		if p.volume != nil && !plan.SeenByPVController(p.volume) {
+			group.Go(func() error { return r.adoptProvision(ctx, p) })
+		}
+	}
+	return group.Wait()
+}
+
+func (r *run) adoptProvision(ctx context.Context, p *provision) error {
+	done, err := r.phaseBound(&binding{Binding: p.Binding(p.claim, p.volume)}).run(ctx, p.volume)
+	p.adopted = done.wrote
+	return err
+}
+
+// phaseBound returns the write that sets the volume's phase to Bound.
+func (r *run) phaseBound(b *binding) swap[*v1.PersistentVolume] {
+	return swap[*v1.PersistentVolume]{
+		resource: volumeStatusResource, name: b.Volume.Name,
+		want: b.VolumeBound, get: r.getVolume(b.Volume.Name), put: r.putVolumeStatus,
+	}
 }

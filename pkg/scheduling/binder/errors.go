@@ -20,24 +20,24 @@ const (
 	outcomeError    = "error"
 	outcomeTimeout  = "timeout"
 	outcomeCanceled = "canceled"
-	// outcomeProvisioning is Advance's: a provisioner is at work.
+	// outcomeProvisioning is for Advance: a volume is being provisioned.
 	outcomeProvisioning = "provisioning"
 )
 
 // errDeadline is the cause with which Bind's own deadline ends its context.
 var errDeadline = errors.New("bind timeout")
 
-// TimeoutError says that the deadline of a Bind call has passed.
+// TimeoutError means that the deadline of a Bind call has passed.
 type TimeoutError struct {
 	// After is the deadline.
 	After time.Duration
-	// Waiting says for each claim that is not bound what it waits for.
+	// Waiting describes, for each claim that is not bound, what it waits for.
 	Waiting []string
 }
 
 var _ error = (*TimeoutError)(nil)
 
-// Error tells what is still waited for.
+// Error describes the claims that are not bound.
 func (e *TimeoutError) Error() string {
 	if len(e.Waiting) == 0 {
 		return fmt.Sprintf("volumes were not bound within %s", e.After)
@@ -48,20 +48,20 @@ func (e *TimeoutError) Error() string {
 // Unwrap makes errors.Is(err, context.DeadlineExceeded) true.
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// ProvisioningError says that Advance has done what can be done before volumes
-// have been made. It is not a failure.
+// ProvisioningError means that Advance waits for volumes to be provisioned. It is not a
+// failure.
 type ProvisioningError struct {
-	// Waiting says for each claim without a volume what it waits for.
+	// Waiting describes, for each claim without a volume, what it waits for.
 	Waiting []string
 }
 
 var _ error = (*ProvisioningError)(nil)
 
-// Error tells what is waited for.
+// Error describes the claims without a volume.
 func (e *ProvisioningError) Error() string { return strings.Join(e.Waiting, "; ") }
 
-// APIError is a request that the API server refused for good, or did not
-// answer in spite of repetition.
+// APIError is a request that the API server rejected permanently, or did not answer despite
+// retries.
 type APIError struct {
 	// Verb and Resource are as in an RBAC rule.
 	Verb, Resource string
@@ -72,15 +72,15 @@ type APIError struct {
 
 var _ error = (*APIError)(nil)
 
-// Error names the request and the server's answer.
+// Error has the request and the API server's response.
 func (e *APIError) Error() string {
 	return fmt.Sprintf("%s %s %q: %v", e.Verb, e.Resource, e.Name, e.Err)
 }
 
-// Unwrap gives the server's answer.
+// Unwrap returns the API server's response.
 func (e *APIError) Unwrap() error { return e.Err }
 
-// outcome sorts what a stage or a Bind call returned into the metric label.
+// outcome returns the metric label for the error of a stage or a Bind call.
 func outcome(err error) string {
 	var failure *plan.Failure
 	var provisioning *ProvisioningError
@@ -100,7 +100,7 @@ func outcome(err error) string {
 	}
 }
 
-// waiting says in words what a claim in this state waits for.
+// waiting describes for users what a claim in this state waits for.
 func waiting(s claimState) string {
 	text := ""
 	switch s.state {

@@ -17,14 +17,14 @@ import (
 	"stowage.dev/stowage/pkg/metrics"
 )
 
-// rightsTimeout bounds the question whether Direct binding is allowed.
+// rightsTimeout bounds the review of the rights for Direct.
 const rightsTimeout = 10 * time.Second
 
-// Permitted is the mode asked for, or PVController where Direct is asked for and
-// the client has not the rights for it; that is logged and shows in a metric.
-func Permitted(ctx context.Context, client kubernetes.Interface, asked Mode) Mode {
-	if asked != Direct {
-		return asked
+// Permitted returns the configured mode, or PVController if that is Direct and the client
+// lacks the rights for it, which is logged and recorded in a metric.
+func Permitted(ctx context.Context, client kubernetes.Interface, configured Mode) Mode {
+	if configured != Direct {
+		return configured
 	}
 	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
 	defer cancel()
@@ -32,8 +32,8 @@ func Permitted(ctx context.Context, client kubernetes.Interface, asked Mode) Mod
 	logger := klog.FromContext(ctx)
 	switch {
 	case err != nil:
-		// Nothing was denied; a write that is will say so itself.
-		logger.Error(err, "Could not ask for the rights that bindingMode Direct needs, assuming them")
+		// Not denied; the error of a write that is will have the reason.
+		logger.Error(err, "Failed to review the rights that bindingMode Direct needs; assuming them")
 	case len(missing) > 0:
 		metrics.SetDirectBindingDisabled(true)
 		logger.Info("WARNING: bindingMode Direct is not allowed, leaving bindings to the PV controller; grant the missing rules or set bindingMode: PVController", logkeys.Missing, missing)
@@ -42,10 +42,9 @@ func Permitted(ctx context.Context, client kubernetes.Interface, asked Mode) Mod
 	return Direct
 }
 
-// Allowed asks the API server for the rights that Direct needs beyond those of
-// the stock scheduler roles (system:kube-scheduler, system:volume-scheduler).
-// It returns the ones that the client does not have, as "verb resource"; err
-// means that the question could not be answered.
+// Allowed reviews the rights that Direct needs beyond those of the stock scheduler roles
+// (system:kube-scheduler, system:volume-scheduler). It returns those that the client lacks,
+// as "verb resource"; err means that the review failed.
 func Allowed(ctx context.Context, client kubernetes.Interface) (missing []string, err error) {
 	for _, resource := range []string{"persistentvolumes", "persistentvolumeclaims"} {
 		review := &authorizationv1.SelfSubjectAccessReview{
@@ -57,7 +56,7 @@ func Allowed(ctx context.Context, client kubernetes.Interface) (missing []string
 		}
 		answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("ask for the right to update %s/status: %w", resource, err)
+			return nil, fmt.Errorf("review the right to update %s/status: %w", resource, err)
 		}
 		if !answer.Status.Allowed {
 			missing = append(missing, "update "+resource+"/status")

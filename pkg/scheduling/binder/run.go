@@ -16,14 +16,58 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
-// run is one Bind call. Its bindings and provisions are each written by one
-// goroutine at a time, the steps of the call being separated by joins.
+// Bind executes the plan and returns when all its claims are bound, the volumes admit the
+// node, and node and pod still exist. In Direct mode the phase of a volume may follow within
+// seconds. On failure it returns the first cause, without waiting for other claims: a
+// *plan.Failure, an *APIError, a *TimeoutError, or one that wraps the cause of ctx's end.
+//
+// After an error some writes may remain: see the package comment for what is undone. Calls
+// for different pods may run concurrently, even if their plans share claims.
+func (b *Binder) Bind(ctx context.Context, p *plan.Plan) error {
+	return b.work(ctx, p, (*run).execute)
+}
+
+// Advance is Bind for callers that cannot wait for a provisioner: while a volume is not
+// provisioned it returns a *ProvisioningError, and claimRefs and selected nodes stay. Call
+// it again with a new plan when the claims have changed. For a plan without provisions it is
+// Bind.
+func (b *Binder) Advance(ctx context.Context, p *plan.Plan) error {
+	return b.work(ctx, p, (*run).advance)
+}
+
+func (b *Binder) work(ctx context.Context, p *plan.Plan, steps func(*run, context.Context) error) error {
+	if p.Empty() {
+		return nil
+	}
+	b.begin()
+	defer b.end()
+	start := time.Now()
+	limited, cancel := context.WithTimeoutCause(ctx, b.timeout, errDeadline)
+	defer cancel()
+	changed, stop := b.cache.Subscribe(p)
+	defer stop()
+
+	r := newRun(b, p, changed)
+	err := steps(r, limited)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if _, provisioning := errors.AsType[*ProvisioningError](err); err != nil && !provisioning {
+		cause := err
+		err = r.explain(ctx, cause)
+		r.undo(limited, cause)
+	}
+	metrics.ObserveBind(string(b.mode), outcome(err), time.Since(start))
+	return err
+}
+
+// run is one Bind call. One goroutine at a time writes each of its bindings and
+// provisions: every step waits for its goroutines.
 type run struct {
 	*Binder
 	plan    *plan.Plan
@@ -33,33 +77,32 @@ type run struct {
 	provisions []*provision
 }
 
-// binding is a claim that gets an existing volume, or one that has been made.
+// binding is a claim that gets a volume, which exists or has been provisioned.
 type binding struct {
 	plan.Binding
 	// volume is the newest version that our own requests returned.
 	volume *v1.PersistentVolume
-	// written is what our own write of the claimRef returned, nil if there
-	// was none: only that may be undone.
+	// written is the response to our own write of the claimRef, nil if there was
+	// none. Only that write may be undone.
 	written *v1.PersistentVolume
-	// left says that the claimRef was found in place and the volume's phase
-	// left to the PV controller at first, adopted that we have set it Bound.
+	// left: the claimRef was found in place, and the volume's phase is left to the
+	// PV controller at first. adopted: we have set the phase to Bound.
 	left, adopted bool
-	// committed says that the claim refers to the volume, or may do so.
+	// committed: the claim refers to the volume, or may do so.
 	committed bool
 }
 
-// provision is a claim that gets a volume made for it.
+// provision is a claim whose volume is to be provisioned.
 type provision struct {
 	plan.Provision
-	// gone is the node that selected-node named and that does not exist.
+	// gone is the node of selected-node if it does not exist.
 	gone string
-	// written is what our own write of selected-node returned.
+	// written is the response to our own write of selected-node.
 	written *v1.PersistentVolumeClaim
-	// claim and volume are what was last seen of them; volume is nil until
-	// there is one.
+	// claim and volume are the last observed versions; volume is nil until it exists.
 	claim  *v1.PersistentVolumeClaim
 	volume *v1.PersistentVolume
-	// adopted says that we have set the volume's phase Bound.
+	// adopted: we have set the volume's phase to Bound.
 	adopted bool
 }
 
@@ -74,44 +117,16 @@ func newRun(b *Binder, p *plan.Plan, changed <-chan struct{}) *run {
 	return r
 }
 
-// carryOut is the whole of a Bind call but for what follows a failure.
-func (r *run) carryOut(ctx context.Context) error {
-	if err := r.ask(ctx); err != nil {
+// execute is a Bind call without the handling of failures.
+func (r *run) execute(ctx context.Context) error {
+	if err := r.request(ctx); err != nil {
 		return err
 	}
 	return r.complete(ctx)
 }
 
-// advance is carryOut as far as it goes without a provisioner.
-func (r *run) advance(ctx context.Context) error {
-	if err := r.ask(ctx); err != nil {
-		return err
-	}
-	if len(r.provisions) > 0 {
-		states, why := r.look()
-		if why != nil {
-			return why
-		}
-		if open := requested(states); len(open) > 0 {
-			return &ProvisioningError{Waiting: open}
-		}
-	}
-	return r.complete(ctx)
-}
-
-// requested says which claims wait for a provisioner.
-func requested(states []claimState) []string {
-	var open []string
-	for _, s := range states {
-		if s.state == plan.Requested {
-			open = append(open, waiting(s))
-		}
-	}
-	return open
-}
-
-// ask is steps 1 and 2.
-func (r *run) ask(ctx context.Context) error {
+// request is steps 1 and 2.
+func (r *run) request(ctx context.Context) error {
 	if why := r.missing(); why != nil {
 		return why
 	}
@@ -124,43 +139,16 @@ func (r *run) ask(ctx context.Context) error {
 	return r.stage(ctx, "select_node", r.selectNodes)
 }
 
-// complete is steps 3 and 4.
-func (r *run) complete(ctx context.Context) error {
-	var err error
-	if r.mode == Direct {
-		err = r.direct(ctx)
-	} else {
-		err = r.stage(ctx, "await_bound", r.awaitController)
+// missing returns a failure if the pod or the node does not exist.
+func (r *run) missing() *plan.Failure {
+	pod := r.plan.Pod.String()
+	if !r.cache.PodExists(r.plan.Pod, r.plan.PodUID) {
+		return &plan.Failure{Code: plan.PodGone, Pod: pod, Node: r.plan.Node}
 	}
-	if err != nil {
-		return err
+	if !r.cache.NodeExists(r.plan.Node) {
+		return &plan.Failure{Code: plan.NodeGone, Pod: pod, Node: r.plan.Node}
 	}
-	r.removeMarks(ctx)
 	return nil
-}
-
-// removeMarks takes BindingUndoneAnnotation from volumes whose claims are bound. If it
-// fails, the volume's next claim waits for the PV controller without need.
-func (r *run) removeMarks(ctx context.Context) {
-	var group errgroup.Group
-	for _, b := range r.bindings {
-		volume := newer(b.volume, r.cache.Volume(b.Volume.Name))
-		if volume == nil || volume.Annotations[wellknown.BindingUndoneAnnotation] == "" {
-			continue
-		}
-		write := swap[*v1.PersistentVolume]{
-			resource: volumeResource, name: b.Volume.Name,
-			want: b.RemoveUndoneMark, get: r.getVolume(b.Volume.Name), put: r.putVolume,
-		}
-		group.Go(func() error {
-			_, err := write.run(ctx, volume)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		klog.FromContext(ctx).Info("Failed to remove the annotation of an undone binding",
-			logkeys.Pod, klog.KRef(r.plan.Pod.Namespace, r.plan.Pod.Name), "annotation", wellknown.BindingUndoneAnnotation, "err", err)
-	}
 }
 
 // stage measures and logs one step.
@@ -174,9 +162,9 @@ func (r *run) stage(ctx context.Context, name string, step func(context.Context)
 	return err
 }
 
-// claimVolumes is step 1: every volume gets its claimRef. The first failure
-// keeps the others from beginning another attempt; requests that are under way
-// are waited for, so that it is known what has to be undone.
+// claimVolumes is step 1: it sets the claimRef of every volume. After the first failure
+// the others do not retry. It waits for requests in progress, whose outcome decides what
+// is undone.
 func (r *run) claimVolumes(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, b := range r.bindings {
@@ -206,64 +194,13 @@ func (r *run) claimVolume(ctx context.Context, b *binding) error {
 	return r.adoptVolume(ctx, b, true)
 }
 
-// adoptVolume is for a volume whose claimRef was found in place. Its writer may be about to
-// undo it, which phase Bound prevents. With early, the phase is left alone while it shows
-// whether the PV controller knows the volume as the claim's.
-func (r *run) adoptVolume(ctx context.Context, b *binding, early bool) error {
-	adopt := r.phaseBound(b)
-	live, err := adopt.read(ctx)
-	if err != nil {
-		return err
-	}
-	if early && live != nil && b.AwaitsPVController(live) {
-		b.volume, b.left = live, true
-		return nil
-	}
-	done, err := adopt.run(ctx, live)
-	b.volume, b.adopted = done.object, done.wrote
-	return err
-}
-
-// adoptVolumes adopts what was left early on, now that the PV controller has set
-// the phase or has had its time to. Of a provisioned volume this saves it one of three
-// writes: the rest stays its own, since it may not know the volume yet.
-func (r *run) adoptVolumes(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, b := range r.bindings {
-		if b.left {
-			group.Go(func() error { return r.adoptVolume(ctx, b, false) })
-		}
-	}
-	for _, p := range r.provisions {
-		if p.volume != nil && !plan.SeenByPVController(p.volume) {
-			group.Go(func() error { return r.adoptProvision(ctx, p) })
-		}
-	}
-	return group.Wait()
-}
-
-func (r *run) adoptProvision(ctx context.Context, p *provision) error {
-	done, err := r.phaseBound(&binding{Binding: p.Binding(p.claim, p.volume)}).run(ctx, p.volume)
-	p.adopted = done.wrote
-	return err
-}
-
-// phaseBound is the write that sets the volume's phase.
-func (r *run) phaseBound(b *binding) swap[*v1.PersistentVolume] {
-	return swap[*v1.PersistentVolume]{
-		resource: volumeStatusResource, name: b.Volume.Name,
-		want: b.VolumeBound, get: r.getVolume(b.Volume.Name), put: r.putVolumeStatus,
-	}
-}
-
-// selectNodes is step 2. All selected nodes are looked at before the first one
-// is written.
+// selectNodes is step 2. It checks all selected nodes before it writes the first one.
 func (r *run) selectNodes(ctx context.Context) error {
-	looking, lookCtx := errgroup.WithContext(ctx)
+	checking, checkCtx := errgroup.WithContext(ctx)
 	for _, p := range r.provisions {
-		looking.Go(func() error { return r.checkSelected(lookCtx, p) })
+		checking.Go(func() error { return r.checkSelected(checkCtx, p) })
 	}
-	if err := looking.Wait(); err != nil {
+	if err := checking.Wait(); err != nil {
 		return err
 	}
 	writing, writeCtx := errgroup.WithContext(ctx)
@@ -273,9 +210,9 @@ func (r *run) selectNodes(ctx context.Context) error {
 	return writing.Wait()
 }
 
-// checkSelected asks the API server, not a cache, whether the node that the
-// claim was last to be provisioned on still exists. It does not ask for a name that
-// no node can have: the annotation is the user's to write.
+// checkSelected reads from the API server, not from a cache, whether the node in the
+// claim's selected-node still exists. It sends no request for a name that no node can have:
+// users may write the annotation.
 func (r *run) checkSelected(ctx context.Context, p *provision) error {
 	claim := r.newestClaim(p.Claim)
 	if claim == nil {
@@ -289,7 +226,7 @@ func (r *run) checkSelected(ctx context.Context, p *provision) error {
 		p.gone = selected
 		return nil
 	}
-	_, err := settled(ctx, func(ctx context.Context) (*v1.Node, error) {
+	_, err := withGrace(ctx, func(ctx context.Context) (*v1.Node, error) {
 		return r.client.CoreV1().Nodes().Get(ctx, selected, metav1.GetOptions{})
 	})
 	if apierrors.IsNotFound(err) {
@@ -303,15 +240,14 @@ func (r *run) checkSelected(ctx context.Context, p *provision) error {
 }
 
 func (r *run) selectNode(ctx context.Context, p *provision) error {
-	asked := p.Provision
+	wanted := p.Provision
 	if r.mode != Direct {
-		// The PV controller finds out the provisioner and names it.
-		asked.Provisioner = ""
+		wanted.Provisioner = "" // the PV controller writes it
 	}
 	write := swap[*v1.PersistentVolumeClaim]{
 		resource: claimResource, name: p.Claim.Namespace + "/" + p.Claim.Name,
 		want: func(live *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, bool, *plan.Failure) {
-			return asked.SelectNode(live, r.plan.Node, p.gone)
+			return wanted.SelectNode(live, r.plan.Node, p.gone)
 		},
 		get: r.getClaim(p.Claim.Namespace, p.Claim.Name), put: r.putClaim,
 	}
@@ -326,8 +262,51 @@ func (r *run) selectNode(ctx context.Context, p *provision) error {
 	return nil
 }
 
-// explain makes of the end of the caller's context, or of Bind's own deadline,
-// the error that the pod's owner reads.
+// complete is steps 3 and 4.
+func (r *run) complete(ctx context.Context) error {
+	var err error
+	if r.mode == Direct {
+		err = r.direct(ctx)
+	} else {
+		err = r.stage(ctx, "await_bound", r.awaitController)
+	}
+	if err != nil {
+		return err
+	}
+	r.removeMarks(ctx)
+	return nil
+}
+
+// advance is execute without waiting for a provisioner.
+func (r *run) advance(ctx context.Context) error {
+	if err := r.request(ctx); err != nil {
+		return err
+	}
+	if len(r.provisions) > 0 {
+		states, why := r.look()
+		if why != nil {
+			return why
+		}
+		if open := requested(states); len(open) > 0 {
+			return &ProvisioningError{Waiting: open}
+		}
+	}
+	return r.complete(ctx)
+}
+
+// requested returns, for each claim that waits for a provisioner, a description of that.
+func requested(states []claimState) []string {
+	var open []string
+	for _, s := range states {
+		if s.state == plan.Requested {
+			open = append(open, waiting(s))
+		}
+	}
+	return open
+}
+
+// explain returns the error for users of the end of the caller's context, or of Bind's own
+// deadline; any other error is returned unchanged.
 func (r *run) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errDeadline):

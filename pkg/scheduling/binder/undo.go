@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
@@ -92,5 +94,29 @@ func undone(logger klog.Logger, err error) error {
 	default:
 		logger.Info("Failed to undo an incomplete binding", "err", err)
 		return err
+	}
+}
+
+// removeMarks removes BindingUndoneAnnotation from volumes whose claims are bound. If it
+// fails, the volume's next claim waits for the PV controller needlessly.
+func (r *run) removeMarks(ctx context.Context) {
+	var group errgroup.Group
+	for _, b := range r.bindings {
+		volume := newer(b.volume, r.cache.Volume(b.Volume.Name))
+		if volume == nil || volume.Annotations[wellknown.BindingUndoneAnnotation] == "" {
+			continue
+		}
+		write := swap[*v1.PersistentVolume]{
+			resource: volumeResource, name: b.Volume.Name,
+			want: b.RemoveUndoneMark, get: r.getVolume(b.Volume.Name), put: r.putVolume,
+		}
+		group.Go(func() error {
+			_, err := write.run(ctx, volume)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		klog.FromContext(ctx).Info("Failed to remove the annotation of an undone binding",
+			logkeys.Pod, klog.KRef(r.plan.Pod.Namespace, r.plan.Pod.Name), "annotation", wellknown.BindingUndoneAnnotation, "err", err)
 	}
 }

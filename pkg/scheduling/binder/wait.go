@@ -18,7 +18,7 @@ import (
 // provisioned, that its owner has pre-bound by name, or (busyControllerTime) whose claimRef
 // was undone; at most half of the time that the binding has. A working PV controller needs a
 // tenth of a second; without one every such binding takes this long. claimRefs are undone
-// after failures, when a PV controller may lag: by 16 seconds under load.
+// after failures, when a PV controller may lag, by 16 seconds under load.
 const controllerTime, busyControllerTime = 5 * time.Second, 30 * time.Second
 
 // completionTime is how long Direct waits at most for a PV controller to write the claim
@@ -27,17 +27,17 @@ const controllerTime, busyControllerTime = 5 * time.Second, 30 * time.Second
 // twentieth of a second; the bound is for one that stops in between.
 const completionTime = time.Second
 
-// claimState is what is seen of one claim of the plan.
+// claimState is the observed state of one claim of the plan.
 type claimState struct {
 	name, node, provisioner string
 	state                   plan.State
 	// volume is the claim's, nil if there is none yet.
 	volume *v1.PersistentVolume
 	static bool
-	// controllers says that the PV controller has begun to complete the binding: the
+	// controllers: the PV controller has begun to complete the binding: the
 	// volume's phase is Bound, and not by our own write.
 	controllers bool
-	// controllerOnly says that only the PV controller may write the claim: it may not know
+	// controllerOnly: only the PV controller may write the claim: it may not know
 	// the provisioned volume, whose phase is Pending or was set by us.
 	controllerOnly bool
 }
@@ -56,8 +56,8 @@ func (r *run) awaitVolumes(ctx context.Context) error {
 			return err
 		}
 	}
-	err := r.await(ctx, r.patience(), func(s claimState, impatient bool) bool {
-		return s.state > plan.Unseen || s.state == plan.Unseen && impatient && (!s.static || s.volume.Status.Phase == v1.VolumeAvailable)
+	err := r.await(ctx, r.controllerGrace(), func(s claimState, overdue bool) bool {
+		return s.state > plan.Unseen || s.state == plan.Unseen && overdue && (!s.static || s.volume.Status.Phase == v1.VolumeAvailable)
 	})
 	if err != nil {
 		return err
@@ -65,8 +65,8 @@ func (r *run) awaitVolumes(ctx context.Context) error {
 	if err := r.adoptVolumes(ctx); err != nil {
 		return err
 	}
-	return r.await(ctx, completionTime, func(s claimState, impatient bool) bool {
-		return s.state > plan.Claimed || !s.controllerOnly && (impatient || !s.controllers)
+	return r.await(ctx, completionTime, func(s claimState, overdue bool) bool {
+		return s.state > plan.Claimed || !s.controllerOnly && (overdue || !s.controllers)
 	})
 }
 
@@ -75,19 +75,19 @@ func (r *run) awaitController(ctx context.Context) error {
 	return r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state >= plan.ClaimBound })
 }
 
-// awaitBound waits for statuses that another client writes.
+// awaitBound waits until all claims are Bound.
 func (r *run) awaitBound(ctx context.Context) error {
 	return r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state == plan.Bound })
 }
 
-// await returns when every claim is ready, or with the first failure of any:
-// a failure is returned before other claims are ready. impatient is true after patience, or
-// half of the time that is left.
-func (r *run) await(ctx context.Context, patience time.Duration, ready func(s claimState, impatient bool) bool) error {
+// await returns when every claim is ready, or with the first failure of any, without
+// waiting for other claims. overdue is true after grace, or after half of the time until the
+// deadline.
+func (r *run) await(ctx context.Context, grace time.Duration, ready func(s claimState, overdue bool) bool) error {
 	if end, ok := ctx.Deadline(); ok {
-		patience = min(patience, time.Until(end)/2)
+		grace = min(grace, time.Until(end)/2)
 	}
-	timer, impatient := time.NewTimer(patience), false
+	timer, overdue := time.NewTimer(grace), false
 	defer timer.Stop()
 	for {
 		states, why := r.look()
@@ -96,7 +96,7 @@ func (r *run) await(ctx context.Context, patience time.Duration, ready func(s cl
 		}
 		all := true
 		for _, s := range states {
-			all = all && ready(s, impatient)
+			all = all && ready(s, overdue)
 		}
 		if all {
 			return nil
@@ -104,22 +104,22 @@ func (r *run) await(ctx context.Context, patience time.Duration, ready func(s cl
 		select {
 		case <-r.changed:
 		case <-timer.C:
-			impatient = true
+			overdue = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// patience is how long the PV controller is waited for that does not take note.
-func (r *run) patience() time.Duration {
+// controllerGrace is how long Direct waits for a PV controller that does not respond.
+func (r *run) controllerGrace() time.Duration {
 	if slices.ContainsFunc(r.bindings, func(b *binding) bool { return b.UndoneByOther(b.volume) }) {
 		return busyControllerTime
 	}
 	return controllerTime
 }
 
-// look gives the state of every claim of the plan, or the first failure found.
+// look returns the state of every claim of the plan, or the first failure found.
 func (r *run) look() ([]claimState, *plan.Failure) {
 	if why := r.missing(); why != nil {
 		return nil, why
@@ -170,8 +170,8 @@ func (r *run) lookAtProvision(p *provision) (claimState, *plan.Failure) {
 	return s, r.offNode(s)
 }
 
-// waitingFor says for each claim that is not bound what it waits for; a failure
-// that shows only now is said instead.
+// waitingFor describes, for each claim that is not bound, what it waits for; or the failure
+// if there is one.
 func (r *run) waitingFor() []string {
 	states, why := r.look()
 	if why != nil {
@@ -186,20 +186,7 @@ func (r *run) waitingFor() []string {
 	return open
 }
 
-// missing says if the node or the pod is gone.
-func (r *run) missing() *plan.Failure {
-	pod := r.plan.Pod.String()
-	if !r.cache.PodExists(r.plan.Pod, r.plan.PodUID) {
-		return &plan.Failure{Code: plan.PodGone, Pod: pod, Node: r.plan.Node}
-	}
-	// A volume without node affinity: what remains is whether the node exists.
-	if exists, _ := r.cache.NodeAdmits(&v1.PersistentVolume{}, r.plan.Node); !exists {
-		return &plan.Failure{Code: plan.NodeGone, Pod: pod, Node: r.plan.Node}
-	}
-	return nil
-}
-
-// offNode says if the claim's volume cannot be reached from the node.
+// offNode returns a failure if the claim's volume cannot be used on the node.
 func (r *run) offNode(s claimState) *plan.Failure {
 	if s.volume == nil {
 		return nil
@@ -214,13 +201,13 @@ func (r *run) offNode(s claimState) *plan.Failure {
 	return nil
 }
 
-// newestClaim is the newest version seen of the claim, nil if it is gone.
+// newestClaim returns the newest observed version of the claim, nil if it does not exist.
 func (r *run) newestClaim(claim *v1.PersistentVolumeClaim) *v1.PersistentVolumeClaim {
 	return r.cache.Claim(claim.Namespace, claim.Name)
 }
 
-// volumeOf is the volume that the claim is bound to, else one that refers to
-// it, else nil.
+// volumeOf returns the volume that the claim is bound to, else one that refers to it, else
+// nil.
 func (r *run) volumeOf(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
 	switch {
 	case claim == nil:
@@ -232,8 +219,8 @@ func (r *run) volumeOf(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
 	}
 }
 
-// newer is the cached version unless our own request returned a newer one. A
-// volume that is not cached has been deleted.
+// newer returns the cached version unless our own request returned a newer one. A volume
+// that is not cached has been deleted.
 func newer(own, cached *v1.PersistentVolume) *v1.PersistentVolume {
 	if own == nil || cached == nil || own.UID != cached.UID {
 		return cached

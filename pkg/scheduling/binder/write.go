@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// maxAttempts bounds how often one write meets a newer version. Other
-	// writers of a volume or an unbound claim are few and write rarely.
+	// maxAttempts bounds the attempts of one write after conflicts. Other writers of
+	// a volume or an unbound claim are few and write rarely.
 	maxAttempts = 6
-	// settleTime is what a request in flight gets to return after its
-	// context has ended.
-	settleTime = 5 * time.Second
+	// requestGrace is how long a request in progress may take after its context has
+	// ended.
+	requestGrace = 5 * time.Second
 
 	volumeResource       = "persistentvolumes"
 	volumeStatusResource = "persistentvolumes/status"
@@ -31,29 +31,29 @@ const (
 	claimStatusResource  = "persistentvolumeclaims/status"
 )
 
-// swap is a compare-and-swap write of one object: read, decide, write on the
-// version that was read. T is a pointer, nil for an object that is not there.
+// swap is a compare-and-swap write of one object: read, decide, write on the version that
+// was read. T is a pointer, nil for an object that does not exist.
 type swap[T interface {
 	*v1.PersistentVolume | *v1.PersistentVolumeClaim
 }] struct {
 	// resource and name are for errors and metrics.
 	resource, name string
-	// want decides on the newest version: what is to be written, whether
-	// anything is, or why it cannot be. It is asked about nil as well.
+	// want decides on the newest version, which may be nil: what to write, whether
+	// anything, or why it is impossible.
 	want func(live T) (T, bool, *plan.Failure)
 	get  func(ctx context.Context) (T, error)
 	put  func(ctx context.Context, object T) (T, error)
-	// forward keeps going when the context has ended.
+	// forward: the end of the context does not stop it.
 	forward bool
 }
 
-// result is what came of a swap.
+// result is the result of a swap.
 type result[T any] struct {
 	// object is the newest version, nil after an error.
 	object T
-	// wrote says that object is the answer to our own write.
+	// wrote: object is the response to our own write.
 	wrote bool
-	// doubtful says that a request got no answer: it may still be carried out.
+	// doubtful: a request got no response, and may still be executed.
 	doubtful bool
 }
 
@@ -75,7 +75,7 @@ func (s swap[T]) run(ctx context.Context, from T) (r result[T], err error) {
 		case ctx.Err() != nil && !s.forward:
 			return r, context.Cause(ctx)
 		}
-		written, err := settled(ctx, func(ctx context.Context) (T, error) { return s.put(ctx, want) })
+		written, err := withGrace(ctx, func(ctx context.Context) (T, error) { return s.put(ctx, want) })
 		if err == nil {
 			r.object, r.wrote = written, true
 			return r, nil
@@ -94,12 +94,12 @@ func (s swap[T]) run(ctx context.Context, from T) (r result[T], err error) {
 	return r, last
 }
 
-// read gets the newest version, nil if the object is not there.
+// read returns the newest version, nil if the object does not exist.
 func (s swap[T]) read(ctx context.Context) (T, error) {
 	if ctx.Err() != nil && !s.forward {
 		return nil, context.Cause(ctx)
 	}
-	live, err := settled(ctx, s.get)
+	live, err := withGrace(ctx, s.get)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -121,61 +121,61 @@ func (s swap[T]) count(write bool, why *plan.Failure) {
 	}
 }
 
-// refused says that the API server will not take the write on any version.
+// refused reports whether the API server rejects the write on any version.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
 		apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// answered says that the API server has certainly not carried out the write.
+// answered reports whether the API server has certainly not executed the write.
 func answered(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err)
 }
 
-// settled makes one request whose outcome has to be known: it is not given up
-// when ctx ends, but settleTime later.
-func settled[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
-	patient, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+// withGrace makes one request whose outcome must be known: it is not canceled when ctx ends,
+// but requestGrace later.
+func withGrace[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
+	extended, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	stop := context.AfterFunc(ctx, func() {
-		time.AfterFunc(settleTime, func() { cancel(errNoAnswer) })
+		time.AfterFunc(requestGrace, func() { cancel(errNoAnswer) })
 	})
 	defer stop()
-	return request(patient)
+	return request(extended)
 }
 
 var errNoAnswer = errors.New("no answer in time")
 
-// putVolume writes the volume and tells the cache.
+// putVolume writes the volume, and the response to the cache.
 func (b *Binder) putVolume(ctx context.Context, pv *v1.PersistentVolume) (*v1.PersistentVolume, error) {
-	return b.tookVolume(b.client.CoreV1().PersistentVolumes().Update(ctx, pv, metav1.UpdateOptions{}))
+	return b.appliedVolume(b.client.CoreV1().PersistentVolumes().Update(ctx, pv, metav1.UpdateOptions{}))
 }
 
 func (b *Binder) putVolumeStatus(ctx context.Context, pv *v1.PersistentVolume) (*v1.PersistentVolume, error) {
-	return b.tookVolume(b.client.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{}))
+	return b.appliedVolume(b.client.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{}))
 }
 
 func (b *Binder) putClaim(ctx context.Context, pvc *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
-	return b.tookClaim(b.client.CoreV1().PersistentVolumeClaims(pvc.Namespace).Update(ctx, pvc, metav1.UpdateOptions{}))
+	return b.appliedClaim(b.client.CoreV1().PersistentVolumeClaims(pvc.Namespace).Update(ctx, pvc, metav1.UpdateOptions{}))
 }
 
 func (b *Binder) putClaimStatus(ctx context.Context, pvc *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
-	return b.tookClaim(b.client.CoreV1().PersistentVolumeClaims(pvc.Namespace).UpdateStatus(ctx, pvc, metav1.UpdateOptions{}))
+	return b.appliedClaim(b.client.CoreV1().PersistentVolumeClaims(pvc.Namespace).UpdateStatus(ctx, pvc, metav1.UpdateOptions{}))
 }
 
 func (b *Binder) getVolume(name string) func(context.Context) (*v1.PersistentVolume, error) {
 	return func(ctx context.Context) (*v1.PersistentVolume, error) {
-		return b.tookVolume(b.client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}))
+		return b.appliedVolume(b.client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}))
 	}
 }
 
 func (b *Binder) getClaim(namespace, name string) func(context.Context) (*v1.PersistentVolumeClaim, error) {
 	return func(ctx context.Context) (*v1.PersistentVolumeClaim, error) {
-		return b.tookClaim(b.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{}))
+		return b.appliedClaim(b.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{}))
 	}
 }
 
-func (b *Binder) tookVolume(pv *v1.PersistentVolume, err error) (*v1.PersistentVolume, error) {
+func (b *Binder) appliedVolume(pv *v1.PersistentVolume, err error) (*v1.PersistentVolume, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (b *Binder) tookVolume(pv *v1.PersistentVolume, err error) (*v1.PersistentV
 	return pv, nil
 }
 
-func (b *Binder) tookClaim(pvc *v1.PersistentVolumeClaim, err error) (*v1.PersistentVolumeClaim, error) {
+func (b *Binder) appliedClaim(pvc *v1.PersistentVolumeClaim, err error) (*v1.PersistentVolumeClaim, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ package volumetopology
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,7 +16,44 @@ import (
 	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/scheduling/plan"
+	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
 )
+
+const stateKey fwk.StateKey = "stowage.dev/" + Name
+
+// state is what a scheduling cycle keeps between extension points.
+type state struct {
+	// Attempt has no Demand for a pod without claims.
+	attempt.Attempt
+	// rejected: PreFilter rejected the pod.
+	rejected bool
+	// plan is what Reserve decided to write.
+	plan *plan.Plan
+}
+
+// Clone returns a state that a dry run may change.
+func (s *state) Clone() fwk.StateData {
+	clone := *s
+	if s.Demand != nil {
+		clone.Demand = s.Demand.Clone()
+	}
+	return &clone
+}
+
+var errNoState = errors.New("PreFilter has not run for this pod")
+
+func stateOf(cycle fwk.CycleState) (*state, error) {
+	data, err := cycle.Read(stateKey)
+	if err != nil {
+		return nil, errNoState
+	}
+	s, ok := data.(*state)
+	if !ok {
+		return nil, errNoState
+	}
+	return s, nil
+}
 
 // Reserve chooses volumes and capacity on the node and reserves them. It may be repeated
 // on one cycle state, with or without Unreserve.
@@ -29,16 +67,16 @@ func (p *Plugin) Reserve(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod,
 		return nil
 	}
 	begin := time.Now()
-	plan, reason := p.cache.Reserve(s.Demand, nodeName)
+	chosen, reason := p.cache.Reserve(s.Demand, nodeName)
 	metrics.ObserveReserve(time.Since(begin))
 	if reason.Code != match.Fits {
 		// The node fitted in this cycle: something has changed since. After an error the
 		// pod is retried soon, without waiting for an event.
 		return fwk.AsStatus(fmt.Errorf("volumes on node %q changed while the pod was being scheduled: %s", nodeName, reason.Code))
 	}
-	s.plan = plan
+	s.plan = chosen
 	klog.FromContext(ctx).V(4).Info("Reserved volumes", logkeys.Pod, klog.KObj(pod), logkeys.Node, klog.KRef("", nodeName),
-		"bindings", len(plan.Bindings), "provisions", len(plan.Provisions))
+		"bindings", len(chosen.Bindings), "provisions", len(chosen.Provisions))
 	return nil
 }
 
@@ -48,4 +86,35 @@ func (p *Plugin) Unreserve(_ context.Context, cycle fwk.CycleState, pod *v1.Pod,
 	if s, err := stateOf(cycle); err == nil {
 		s.plan = nil
 	}
+}
+
+// PreBindPreFlight reports whether PreBind has anything to write.
+func (p *Plugin) PreBindPreFlight(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+	result := &fwk.PreBindPreFlightResult{AllowParallel: true}
+	s, err := stateOf(cycle)
+	if err != nil {
+		return result, fwk.AsStatus(err)
+	}
+	if s.plan == nil || s.plan.Empty() {
+		return result, fwk.NewStatus(fwk.Skip)
+	}
+	return result, nil
+}
+
+// PreBind writes what Reserve decided. It returns when every claim is bound, or with the
+// first failure.
+func (p *Plugin) PreBind(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
+	s, err := stateOf(cycle)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	if s.plan == nil {
+		return nil
+	}
+	if err := p.binder.Bind(ctx, s.plan); err != nil {
+		return fwk.AsStatus(err)
+	}
+	// The API objects replace the reservation.
+	p.cache.Release(pod.UID)
+	return nil
 }

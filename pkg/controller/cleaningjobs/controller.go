@@ -163,31 +163,15 @@ func (c *Controller) enqueueAll() {
 
 // Run creates Jobs until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer func() {
-		cancel()
-		for _, factory := range c.factories() {
-			factory.Shutdown()
-		}
-		c.queue.ShutDown()
-	}()
-	for _, factory := range c.factories() {
-		factory.StartWithContext(ctx)
-	}
-	for _, factory := range c.factories() {
-		for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
-			if !synced {
-				return fmt.Errorf("list %s: %w", kind, context.Cause(ctx))
-			}
-		}
+	defer c.queue.ShutDown()
+	stop, err := loop.Start(ctx, c.own, c.settings, c.provisioners)
+	defer stop()
+	if err != nil {
+		return err
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), c.ReportInformer.HasSynced) {
 		return fmt.Errorf("list reports: %w", context.Cause(ctx))
 	}
 	loop.Run(ctx, c.queue, workers, func(ctx context.Context, node string) (time.Duration, error) { return 0, c.reconcile(ctx, node) })
 	return nil
-}
-
-func (c *Controller) factories() []informers.SharedInformerFactory {
-	return []informers.SharedInformerFactory{c.own, c.settings, c.provisioners}
 }

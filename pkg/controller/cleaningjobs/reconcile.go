@@ -61,9 +61,8 @@ func (c *Controller) reconcile(ctx context.Context, node string) error {
 func (c *Controller) requests(node string) (first *stowage.LocalDiskReport, requests map[string]cleanjob.Request) {
 	requests = map[string]cleanjob.Request{}
 	for page := int32(1); page <= stowage.MaxPages; page++ {
-		object, found, err := c.ReportInformer.GetStore().GetByKey(stowage.PageName(node, page))
-		report, ok := object.(*stowage.LocalDiskReport)
-		if err != nil || !found || !ok || report.Spec.NodeName != node {
+		report := stowage.StoredPage(c.ReportInformer.GetStore(), node, page)
+		if report == nil {
 			continue
 		}
 		if page == 1 {

@@ -57,8 +57,7 @@ type Controller struct {
 	Config
 	nodes   corelisters.NodeLister
 	factory informers.SharedInformerFactory // of Leases alone
-	synced  cache.InformerSynced
-	queue   loop.Queue // names of nodes
+	queue   loop.Queue                      // names of nodes
 
 	mu     sync.Mutex
 	beats  map[string]beat // by node
@@ -81,21 +80,17 @@ func New(config Config) (*Controller, error) {
 		beats:   map[string]beat{}, silent: map[string]bool{},
 	}
 	c.queue = loop.NewQueue("heartbeats", retryFirst, retryLast)
-	leases, err := c.factory.Coordination().V1().Leases().Informer().AddEventHandler(handler(c.leaseChanged))
+	changed := func(_, object any) { c.add(object) }
+	_, leases := c.factory.Coordination().V1().Leases().Informer().AddEventHandler(loop.Handler(func(_, object any) { c.leaseChanged(object) }))
 	_, nodes := config.Informers.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { c.add(o) }, DeleteFunc: func(o any) { c.add(o) },
 	})
-	_, reports := config.ReportInformer.AddEventHandler(handler(c.add))
-	if err := errors.Join(err, nodes, reports); err != nil {
+	_, reports := config.ReportInformer.AddEventHandler(loop.Handler(changed))
+	if err := errors.Join(leases, nodes, reports); err != nil {
 		return nil, fmt.Errorf("watch Leases, nodes and reports: %w", err)
 	}
-	c.synced = leases.HasSynced
 	metrics.RegisterController()
 	return c, nil
-}
-
-func handler(changed func(object any)) cache.ResourceEventHandlerFuncs {
-	return cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, o any) { changed(o) }, DeleteFunc: changed}
 }
 
 // add enqueues the node of a Node or of a report. The first page of a report has the name of its
@@ -143,12 +138,10 @@ func durationOf(lease *coordinationv1.Lease) time.Duration {
 
 // Run works until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer c.factory.Shutdown()
-	defer cancel()
-	c.factory.StartWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced) {
-		return fmt.Errorf("list Leases of namespace %s: %w", diskreports.HeartbeatNamespace, context.Cause(ctx))
+	stop, err := loop.Start(ctx, c.factory)
+	defer stop()
+	if err != nil {
+		return err
 	}
 	defer metrics.SetSilentProvisioners(0)
 	loop.Run(ctx, c.queue, 1, c.sync)
@@ -180,15 +173,7 @@ func (c *Controller) sync(ctx context.Context, node string) (time.Duration, erro
 
 // report returns the first page of a node's report from the informer; nil if it does not exist.
 func (c *Controller) report(node string) *stowage.LocalDiskReport {
-	object, exists, err := c.ReportInformer.GetStore().GetByKey(node)
-	if err != nil || !exists {
-		return nil
-	}
-	report, ok := object.(*stowage.LocalDiskReport)
-	if !ok || report.Spec.NodeName != node {
-		return nil
-	}
-	return report
+	return stowage.StoredPage(c.ReportInformer.GetStore(), node, 1)
 }
 
 // left is how long the last heartbeat of a node lasts from now. A node whose Lease was never

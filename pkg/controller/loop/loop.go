@@ -7,9 +7,11 @@ package loop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -71,17 +73,51 @@ func process(ctx context.Context, queue Queue, key string, reconcile func(contex
 	}
 }
 
-// OnChange returns a handler that calls changed with the object of every event, and for updates
-// with the object before it, too.
-func OnChange(changed func(object any)) cache.ResourceEventHandlerFuncs {
+// Handler returns a handler that calls changed for every event with the object before it, which
+// is nil for added and deleted objects, and with its last state.
+func Handler(changed func(before, object any)) cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    changed,
-		UpdateFunc: func(before, now any) { changed(before); changed(now) },
+		AddFunc:    func(object any) { changed(nil, object) },
+		UpdateFunc: changed,
 		DeleteFunc: func(object any) {
 			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = last.Obj
 			}
-			changed(object)
+			changed(nil, object)
 		},
 	}
+}
+
+// OnChange returns a handler that calls changed with the object of every event, and for updates
+// with the object before it, too.
+func OnChange(changed func(object any)) cache.ResourceEventHandlerFuncs {
+	return Handler(func(before, object any) {
+		if before != nil {
+			changed(before)
+		}
+		changed(object)
+	})
+}
+
+// Start starts informers that one controller uses alone, and waits until they are synced. stop
+// ends them and waits for their goroutines; call it after an error, too.
+func Start(ctx context.Context, factories ...informers.SharedInformerFactory) (stop func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop = func() {
+		cancel()
+		for _, factory := range factories {
+			factory.Shutdown()
+		}
+	}
+	for _, factory := range factories {
+		factory.StartWithContext(ctx)
+	}
+	for _, factory := range factories {
+		for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
+			if !synced {
+				return stop, fmt.Errorf("list %s: %w", kind, context.Cause(ctx))
+			}
+		}
+	}
+	return stop, nil
 }

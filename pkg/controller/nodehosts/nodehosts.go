@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/controller/loop"
@@ -62,17 +61,14 @@ func New(client kubernetes.Interface, shared informers.SharedInformerFactory) (*
 	c.factory = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(Namespace), only)
 	c.maps = c.factory.Core().V1().ConfigMaps().Lister().ConfigMaps(Namespace)
 	c.queue = loop.NewQueue("node_hosts", retryFirst, retryLast)
-	changed := func(old, object any) {
+	handler := loop.Handler(func(old, object any) {
 		before, isNode := old.(*corev1.Node)
 		after, stillNode := object.(*corev1.Node)
 		if isNode && stillNode && before.Labels[corev1.LabelHostname] == after.Labels[corev1.LabelHostname] {
 			return
 		}
 		c.queue.Add(Name)
-	}
-	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { c.queue.Add(Name) }, UpdateFunc: changed, DeleteFunc: func(any) { c.queue.Add(Name) },
-	}
+	})
 	_, first := shared.Core().V1().Nodes().Informer().AddEventHandler(handler)
 	_, second := c.factory.Core().V1().ConfigMaps().Informer().AddEventHandler(handler)
 	if err := errors.Join(first, second); err != nil {
@@ -83,14 +79,10 @@ func New(client kubernetes.Interface, shared informers.SharedInformerFactory) (*
 
 // Run works until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer c.factory.Shutdown()
-	defer cancel()
-	c.factory.StartWithContext(ctx)
-	for kind, synced := range c.factory.WaitForCacheSync(ctx.Done()) {
-		if !synced {
-			return fmt.Errorf("list %s: %w", kind, context.Cause(ctx))
-		}
+	stop, err := loop.Start(ctx, c.factory)
+	defer stop()
+	if err != nil {
+		return err
 	}
 	loop.Run(ctx, c.queue, 1, func(ctx context.Context, _ string) (time.Duration, error) { return 0, c.write(ctx) })
 	return nil

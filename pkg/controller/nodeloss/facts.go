@@ -113,12 +113,8 @@ func (c *Controller) readReports(f *volumeFacts) {
 
 // page is a page of a node's report; nil if there is none.
 func (c *Controller) page(node string, page int32) *stowage.LocalDiskReport {
-	object, exists, err := c.ReportInformer.GetStore().GetByKey(stowage.PageName(node, page))
-	if err != nil || !exists {
-		return nil
-	}
-	report, ok := object.(*stowage.LocalDiskReport)
-	if !ok || report.Spec.NodeName != node || report.Spec.Page != page {
+	report := stowage.StoredPage(c.ReportInformer.GetStore(), node, page)
+	if report == nil || report.Spec.Page != page {
 		return nil
 	}
 	return report

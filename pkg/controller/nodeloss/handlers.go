@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
-
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
@@ -31,47 +31,36 @@ const (
 // watch adds handlers that enqueue the names of the volumes that an event may concern.
 func (c *Controller) watch() error {
 	core := c.Informers.Core().V1()
-	err := errors.Join(
+	return errors.Join(
 		c.volumes.AddIndexers(cache.Indexers{byNode: nodeOfVolume, byClaim: claimOfVolume, byIdentity: identityOfVolume, byNamespace: namespaceOfVolume, byRelease: released}),
 		c.ReportInformer.AddIndexers(cache.Indexers{byIdentity: identitiesOfReport, byRetained: retainedOfReport, byTombstone: tombstonesOfReport}),
 		c.pods.AddIndexers(cache.Indexers{byClaim: claimsOfPod, byProvisioner: nodeOfProvisioner}),
-		c.on(c.volumes, c.volumeChanged),
-		c.on(core.Nodes().Informer(), func(old, object any) {
+		on(c.volumes, c.volumeChanged),
+		on(core.Nodes().Informer(), func(old, object any) {
 			if node, ok := object.(*corev1.Node); ok && nodeDiffers(old, node) {
 				c.enqueueIndexed(byNode, node.Name)
 				c.enqueueDisksOf(node.Name)
 			}
 		}),
-		c.on(core.PersistentVolumeClaims().Informer(), func(_, object any) {
+		on(core.PersistentVolumeClaims().Informer(), func(_, object any) {
 			if claim, ok := object.(*corev1.PersistentVolumeClaim); ok {
 				c.enqueueIndexed(byClaim, claim.Namespace+"/"+claim.Name)
 			}
 		}),
-		c.on(c.pods, c.podChanged),
-		c.on(c.Informers.Apps().V1().StatefulSets().Informer(), func(_, object any) {
+		on(c.pods, c.podChanged),
+		on(c.Informers.Apps().V1().StatefulSets().Informer(), func(_, object any) {
 			if accessor, ok := object.(metav1.Object); ok {
 				c.enqueueLost(byNamespace, accessor.GetNamespace())
 			}
 		}),
-		c.on(c.Informers.Storage().V1().StorageClasses().Informer(), func(_, _ any) { c.enqueueLost("", "") }),
-		c.on(c.ReportInformer, c.reportChanged),
+		on(c.Informers.Storage().V1().StorageClasses().Informer(), func(_, _ any) { c.enqueueLost("", "") }),
+		on(c.ReportInformer, c.reportChanged),
 	)
-	return err
 }
 
-// on calls changed for every event of an informer with the old object (nil for added and deleted
-// ones) and the last state.
-func (c *Controller) on(informer cache.SharedIndexInformer, changed func(old, object any)) error {
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { changed(nil, object) },
-		UpdateFunc: changed,
-		DeleteFunc: func(object any) {
-			if deleted, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				object = deleted.Obj
-			}
-			changed(nil, object)
-		},
-	})
+// on calls changed for every event of an informer; see loop.Handler.
+func on(informer cache.SharedIndexInformer, changed func(old, object any)) error {
+	_, err := informer.AddEventHandler(loop.Handler(changed))
 	return err
 }
 

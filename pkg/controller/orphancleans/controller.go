@@ -20,6 +20,7 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/logkeys"
@@ -28,6 +29,9 @@ import (
 
 // retry is the delay after a failed write.
 const retry = 5 * time.Second
+
+// all is the only key of the queue: every sync answers the requests of all nodes.
+const all = "requests"
 
 // concernedIndex has the reports with requests or grants under one key, so that the cost of a
 // change does not grow with the cluster.
@@ -50,7 +54,7 @@ type Config struct {
 // Controller answers the requests of all nodes. Only the leader runs it.
 type Controller struct {
 	Config
-	changed chan struct{}
+	queue loop.Queue
 	// granted are the grants that this process wrote, by node: the informer may lag behind.
 	granted map[string][]rules.Grant
 }
@@ -60,10 +64,10 @@ func New(config Config) (*Controller, error) {
 	if config.Reports == nil || config.ReportInformer == nil || config.PerHour < 0 {
 		return nil, errors.New("make the controller of orphan cleans: client, report informer and a limit of at least 0 are required")
 	}
-	c := &Controller{Config: config, changed: make(chan struct{}, 1), granted: map[string][]rules.Grant{}}
+	c := &Controller{Config: config, queue: loop.NewQueue("orphan_cleans", retry, retry), granted: map[string][]rules.Grant{}}
 	if _, err := config.ReportInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { c.poke(o) },
-		UpdateFunc: func(before, now any) { c.poke(before, now) },
+		AddFunc:    func(object any) { c.enqueue(object) },
+		UpdateFunc: func(before, object any) { c.enqueue(before, object) },
 	}); err != nil {
 		return nil, fmt.Errorf("watch reports: %w", err)
 	}
@@ -74,14 +78,10 @@ func New(config Config) (*Controller, error) {
 	return c, nil
 }
 
-// poke requests a sync if one of the reports has requests or grants.
-func (c *Controller) poke(reports ...any) {
-	if !slices.ContainsFunc(reports, func(o any) bool { keys, err := concerns(o); return err == nil && len(keys) > 0 }) {
-		return
-	}
-	select {
-	case c.changed <- struct{}{}:
-	default:
+// enqueue requests a sync if one of the reports has requests or grants.
+func (c *Controller) enqueue(reports ...any) {
+	if slices.ContainsFunc(reports, func(o any) bool { keys, err := concerns(o); return err == nil && len(keys) > 0 }) {
+		c.queue.Add(all)
 	}
 }
 
@@ -91,27 +91,9 @@ func (c *Controller) Run(ctx context.Context) error {
 		return fmt.Errorf("list reports: %w", context.Cause(ctx))
 	}
 	defer metrics.SetOrphanCleansWaiting(0)
-	for {
-		again, err := c.sync(ctx)
-		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to grant cleans of disks without a volume; retrying")
-			again = retry
-		}
-		var due <-chan time.Time
-		timer := time.NewTimer(again)
-		if again > 0 {
-			due = timer.C
-		}
-		select {
-		case <-ctx.Done():
-		case <-c.changed:
-		case <-due:
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
-			return nil
-		}
-	}
+	c.queue.Add(all)
+	loop.Run(ctx, c.queue, 1, func(ctx context.Context, _ string) (time.Duration, error) { return c.sync(ctx) })
+	return nil
 }
 
 // sync writes the grants that the limit allows, and returns when to sync again; zero if only by
@@ -159,9 +141,8 @@ func (c *Controller) asks() (first map[string]*stowage.LocalDiskReport, asks []r
 	for _, object := range concerned {
 		report := object.(*stowage.LocalDiskReport) // concerns
 		node := report.Spec.NodeName
-		object, _, err := indexer.GetByKey(stowage.PageName(node, 1))
-		page, ok := object.(*stowage.LocalDiskReport)
-		if err != nil || !ok || page.Spec.NodeName != node {
+		page := stowage.StoredPage(indexer, node, 1)
+		if page == nil {
 			continue // deleted meanwhile, or not the node's
 		}
 		first[node] = page

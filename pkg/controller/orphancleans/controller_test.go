@@ -48,6 +48,7 @@ func (w *world) start(perHour int) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.t.Cleanup(c.queue.ShutDown)
 	w.c = c
 	for _, report := range w.reports {
 		w.show(report)

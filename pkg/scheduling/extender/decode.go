@@ -13,10 +13,10 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-// decode equals json.Unmarshal. For calls with thousands of node names, that would take
-// longer than the evaluation. kube-scheduler writes the names last and unescaped: they
-// are split off, and encoding/json decodes the rest. Everything else is decoded by
-// encoding/json.
+// decode equals json.Unmarshal, which takes 2.4 times as long for 5,000 node names and
+// longer than the evaluation (BenchmarkCodec). kube-scheduler writes the names last and
+// unescaped: they are split off, and encoding/json decodes the rest. Everything else is
+// decoded by encoding/json.
 func decode(text []byte, into any) error {
 	if args, ok := into.(*extenderv1.ExtenderArgs); ok && decodeNames(text, args) {
 		return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // encode writes an answer as JSON. A verdict encodes itself: encoding/json, which sorts
-// the reasons by node, takes ten times as long.
+// the reasons by node, takes 2.5 ms for 5,000 nodes instead of 0.2 ms (BenchmarkCodec).
 func encode(buffer *bytes.Buffer, result any) error {
 	switch result := result.(type) {
 	case *verdict:

@@ -43,6 +43,19 @@ func PageName(node string, page int32) string {
 	return node + suffix
 }
 
+// StoredPage returns a page of a node's report from the store of an informer; nil if it does not
+// exist.
+func StoredPage(store interface {
+	GetByKey(key string) (object any, exists bool, err error)
+}, node string, page int32) *LocalDiskReport {
+	object, _, err := store.GetByKey(PageName(node, page))
+	report, ok := object.(*LocalDiskReport)
+	if err != nil || !ok || report.Spec.NodeName != node {
+		return nil
+	}
+	return report
+}
+
 // Pages distributes entries over the pages of a report, at least one, and returns how many are in
 // no page. Entries are ordered by class and name, with the skipped ones last, so that they are
 // the first to be left out. Fit is applied to every entry.

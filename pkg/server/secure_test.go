@@ -79,7 +79,7 @@ func TestSecure(t *testing.T) {
 			c.Secure = &Secure{Client: reviews(&asked), CertFile: files.cert, KeyFile: files.key}
 			during(t, func(ctx context.Context) error { return Serve(ctx, c) })
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // as Prometheus asks the scheduler
-			for story, test := range map[string]struct {
+			for name, test := range map[string]struct {
 				scheme, path, authorization string
 				status                      int
 			}{
@@ -96,7 +96,7 @@ func TestSecure(t *testing.T) {
 				"metrics by another name of path":  {"https", "//metrics", "", http.StatusUnauthorized},
 				"what the address does not answer": {"https", "/debug/pprof", "", http.StatusNotFound},
 			} {
-				t.Run(story, func(t *testing.T) {
+				t.Run(name, func(t *testing.T) {
 					request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, test.scheme+"://"+listener.Addr().String()+test.path, nil)
 					if err != nil {
 						t.Fatal(err)

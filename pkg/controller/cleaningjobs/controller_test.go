@@ -33,9 +33,9 @@ const (
 	path, identity              = "/mnt/fast/disk1", "fs:u1:/"
 )
 
-// world is a controller whose informers show what the test puts into them, and which
+// testbed is a controller whose informers show what the test puts into them, and which
 // does not run.
-type world struct {
+type testbed struct {
 	t      *testing.T
 	client *fake.Clientset
 	c      *Controller
@@ -45,7 +45,7 @@ type world struct {
 }
 
 // Patch is Reports': what is applied is observed by the informer at once.
-func (w *world) Patch(_ context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, sub ...string) (*stowage.LocalDiskReport, error) {
+func (w *testbed) Patch(_ context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, sub ...string) (*stowage.LocalDiskReport, error) {
 	var written applied
 	if err := json.Unmarshal(data, &written); err != nil {
 		return nil, err
@@ -59,13 +59,13 @@ func (w *world) Patch(_ context.Context, name string, kind types.PatchType, data
 	return report, w.c.ReportInformer.GetStore().Update(report)
 }
 
-func (w *world) report() *stowage.LocalDiskReport {
+func (w *testbed) report() *stowage.LocalDiskReport {
 	object, _, _ := w.c.ReportInformer.GetStore().GetByKey(node)
 	return object.(*stowage.LocalDiskReport)
 }
 
 // request writes a request to the report, or removes it if attempt is empty.
-func (w *world) request(attempt string) {
+func (w *testbed) request(attempt string) {
 	w.t.Helper()
 	report := w.report().DeepCopy()
 	report.Status.Entries = []stowage.Entry{{Class: "fast", Name: "disk1", Path: path, Volume: volumeName, State: stowage.EntryCleaning}}
@@ -78,7 +78,7 @@ func (w *world) request(attempt string) {
 }
 
 // reconcile reconciles the node and returns state and reason of its only answer.
-func (w *world) reconcile() string {
+func (w *testbed) reconcile() string {
 	w.t.Helper()
 	if err := w.c.reconcile(w.t.Context(), node); err != nil {
 		w.t.Error(err)
@@ -90,7 +90,7 @@ func (w *world) reconcile() string {
 }
 
 // show updates the informer of Jobs from the API server.
-func (w *world) show(attempt string, change func(*batchv1.Job)) {
+func (w *testbed) show(attempt string, change func(*batchv1.Job)) {
 	w.t.Helper()
 	job, err := w.client.BatchV1().Jobs(namespace).Get(w.t.Context(), cleanjob.Name(uid, attempt), metav1.GetOptions{})
 	if err != nil {
@@ -114,7 +114,7 @@ func failed(job *batchv1.Job) {
 }
 
 // count is how many requests of a kind there were for Jobs.
-func (w *world) count(verb string) int {
+func (w *testbed) count(verb string) int {
 	n := 0
 	for _, action := range w.client.Actions() {
 		if action.Matches(verb, "jobs") {
@@ -155,11 +155,11 @@ func daemonSet(image string) *appsv1.DaemonSet {
 	return d
 }
 
-// story runs a test that begins with a valid request.
-func story(t *testing.T, writeAnswers func(w *world)) {
+// runTest runs a test that begins with a valid request.
+func runTest(t *testing.T, writeAnswers func(w *testbed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, client: fake.NewClientset(volume())}
+		w := &testbed{t: t, client: fake.NewClientset(volume())}
 		c, err := New(Config{
 			Client: w.client, Reports: w, Namespace: namespace, ConfigMap: "provisioners", DaemonSet: "provisioners",
 			ReportInformer: cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, cache.Indexers{}),
@@ -181,7 +181,7 @@ func story(t *testing.T, writeAnswers func(w *world)) {
 }
 
 // put adds an object to its informer.
-func (w *world) put(object runtime.Object) {
+func (w *testbed) put(object runtime.Object) {
 	w.t.Helper()
 	store := w.c.settings.Core().V1().ConfigMaps().Informer().GetStore()
 	if _, ok := object.(*appsv1.DaemonSet); ok {
@@ -193,7 +193,7 @@ func (w *world) put(object runtime.Object) {
 }
 
 func TestJobOfARequest(t *testing.T) {
-	story(t, func(w *world) {
+	runTest(t, func(w *testbed) {
 		if got := w.reconcile(); got != "Running " {
 			t.Fatalf("answered %q", got)
 		}
@@ -226,7 +226,7 @@ func TestJobOfARequest(t *testing.T) {
 
 // TestAnotherController has made the Job already.
 func TestAnotherController(t *testing.T) {
-	story(t, func(w *world) {
+	runTest(t, func(w *testbed) {
 		w.reconcile()
 		report := w.report().DeepCopy()
 		report.Status.Jobs = nil // its answer is not observed yet, nor is its Job
@@ -240,7 +240,7 @@ func TestAnotherController(t *testing.T) {
 }
 
 func TestJobDeletedByHand(t *testing.T) {
-	story(t, func(w *world) {
+	runTest(t, func(w *testbed) {
 		w.reconcile()
 		w.show(attempt, nil)
 		if err := w.client.BatchV1().Jobs(namespace).Delete(t.Context(), cleanjob.Name(uid, attempt), metav1.DeleteOptions{}); err != nil {
@@ -255,7 +255,7 @@ func TestJobDeletedByHand(t *testing.T) {
 
 // TestOneAtATime: another attempt begins when Job and pod of the one before are gone.
 func TestOneAtATime(t *testing.T) {
-	story(t, func(w *world) {
+	runTest(t, func(w *testbed) {
 		w.reconcile()
 		w.show(attempt, nil)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: namespace, Labels: map[string]string{
@@ -284,7 +284,7 @@ func TestOneAtATime(t *testing.T) {
 
 // TestJobOfAnotherNode: a request with the volume of another node does not delete that node's Job.
 func TestJobOfAnotherNode(t *testing.T) {
-	story(t, func(w *world) {
+	runTest(t, func(w *testbed) {
 		theirs := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: namespace, Labels: map[string]string{
 			wellknown.CleaningLabel: uid, wellknown.NodeLabel: localpv.NodeHash("another"),
 		}}}
@@ -300,7 +300,7 @@ func TestJobOfAnotherNode(t *testing.T) {
 // TestAbandonedJob: a restarted provisioner keeps its Job; without a request the Job is deleted
 // after a while.
 func TestAbandonedJob(t *testing.T) {
-	story(t, func(w *world) {
+	runTest(t, func(w *testbed) {
 		w.reconcile()
 		w.show(attempt, nil)
 		w.request("")
@@ -325,19 +325,21 @@ func TestAbandonedJob(t *testing.T) {
 // TestNoJob: why there is none, and that there is one once that has changed.
 func TestNoJob(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(w *world)
+		change func(w *testbed)
 		want   string
 		final  bool
 	}{
 		"the configuration is not valid": {
-			change: func(w *world) { w.put(configMap(map[string]string{"storageClassMap": "[]"})) }, want: "Waiting ConfigurationInvalid",
+			change: func(w *testbed) { w.put(configMap(map[string]string{"storageClassMap": "[]"})) }, want: "Waiting ConfigurationInvalid",
 		},
 		"Jobs are switched off": {
-			change: func(w *world) { w.put(configMap(map[string]string{"storageClassMap": goodConfig["storageClassMap"]})) }, want: "Refused JobsNotConfigured", final: true,
+			change: func(w *testbed) {
+				w.put(configMap(map[string]string{"storageClassMap": goodConfig["storageClassMap"]}))
+			}, want: "Refused JobsNotConfigured", final: true,
 		},
-		"nothing says which image": {change: func(w *world) { w.put(daemonSet("")) }, want: "Waiting NoImage"},
+		"nothing says which image": {change: func(w *testbed) { w.put(daemonSet("")) }, want: "Waiting NoImage"},
 		"the API server refuses it": {
-			change: func(w *world) {
+			change: func(w *testbed) {
 				refused := false
 				w.client.PrependReactor("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
 					first := !refused
@@ -348,7 +350,7 @@ func TestNoJob(t *testing.T) {
 			want: "Waiting CannotCreateJob",
 		},
 		"the volume is another provisioner's": {
-			change: func(w *world) {
+			change: func(w *testbed) {
 				pv := volume()
 				pv.Annotations[wellknown.NodeNameAnnotation] = "n2"
 				if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("persistentvolumes"), pv, ""); err != nil {
@@ -359,7 +361,7 @@ func TestNoJob(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			runTest(t, func(w *testbed) {
 				test.change(w)
 				_ = w.c.reconcile(t.Context(), node)
 				if len(w.answers) != 1 || string(w.answers[0].State)+" "+w.answers[0].Reason != test.want {
@@ -381,7 +383,7 @@ func TestNoJob(t *testing.T) {
 
 // TestReportsOfOthers: a page that says another node than its name is none of the node's.
 func TestReportsOfOthers(t *testing.T) {
-	story(t, func(w *world) {
+	runTest(t, func(w *testbed) {
 		report := w.report().DeepCopy()
 		report.Name, report.Spec.NodeName, report.Spec.Page = "n1.page-2", "n2", 2
 		report.Status.Entries[0].Path = "/mnt/fast/disk2"

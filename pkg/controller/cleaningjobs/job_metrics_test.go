@@ -23,7 +23,7 @@ import (
 // once, by the reason that the report has. Metrics are the process's, so not in parallel.
 func TestCountJobs(t *testing.T) {
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, cache.Indexers{})
-	c, err := New(Config{Client: fake.NewClientset(), Reports: &world{t: t}, ReportInformer: informer, Namespace: namespace, ConfigMap: "config"})
+	c, err := New(Config{Client: fake.NewClientset(), Reports: &testbed{t: t}, ReportInformer: informer, Namespace: namespace, ConfigMap: "config"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ stowage_controller_cleaning_jobs_succeeded_total 1
 
 // TestCountCreated: a Job that is there already was counted by who made it.
 func TestCountCreated(t *testing.T) {
-	story(t, func(w *world) {
+	runTest(t, func(w *testbed) {
 		legacyregistry.Reset()
 		w.reconcile()
 		report := w.report().DeepCopy()

@@ -27,8 +27,8 @@ import (
 
 const node = "a"
 
-// world is a controller whose informers show what the test puts into them.
-type world struct {
+// testbed is a controller whose informers show what the test puts into them.
+type testbed struct {
 	t      *testing.T
 	c      *Controller
 	client *fake.Clientset
@@ -38,11 +38,11 @@ type world struct {
 	refused error
 }
 
-// story runs a test with a controller, a node and its report, and no Lease.
-func story(t *testing.T, tell func(w *world)) {
+// runTest runs a test with a controller, a node and its report, and no Lease.
+func runTest(t *testing.T, test func(w *testbed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, client: fake.NewClientset()}
+		w := &testbed{t: t, client: fake.NewClientset()}
 		c, err := New(Config{
 			Client: w.client, Reports: w, Informers: informers.NewSharedInformerFactory(w.client, 0),
 			ReportInformer: cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, cache.Indexers{}),
@@ -54,11 +54,11 @@ func story(t *testing.T, tell func(w *world)) {
 		w.c = c
 		w.put(c.Informers.Core().V1().Nodes().Informer(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 		w.ready(metav1.ConditionTrue)
-		tell(w)
+		test(w)
 	})
 }
 
-func (w *world) put(informer cache.SharedIndexInformer, object runtime.Object) {
+func (w *testbed) put(informer cache.SharedIndexInformer, object runtime.Object) {
 	w.t.Helper()
 	if err := informer.GetStore().Add(object); err != nil {
 		w.t.Fatal(err)
@@ -66,7 +66,7 @@ func (w *world) put(informer cache.SharedIndexInformer, object runtime.Object) {
 }
 
 // ready sets the condition like the provisioner.
-func (w *world) ready(status metav1.ConditionStatus) {
+func (w *testbed) ready(status metav1.ConditionStatus) {
 	w.t.Helper()
 	w.report = &stowage.LocalDiskReport{ObjectMeta: metav1.ObjectMeta{Name: node, Generation: 3}, Spec: stowage.LocalDiskReportSpec{NodeName: node, Page: 1}}
 	if status != "" {
@@ -76,7 +76,7 @@ func (w *world) ready(status metav1.ConditionStatus) {
 }
 
 // beat renews the Lease. The informer shows it if seen.
-func (w *world) beat(seen bool, seconds int32) {
+func (w *testbed) beat(seen bool, seconds int32) {
 	w.t.Helper()
 	now := metav1.NowMicro()
 	lease := &coordinationv1.Lease{
@@ -96,12 +96,12 @@ func (w *world) beat(seen bool, seconds int32) {
 	}
 }
 
-func (w *world) pass(d time.Duration) {
+func (w *testbed) pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // the bubble's time
 }
 
 // sync reconciles the node and returns the time until the next reconciliation.
-func (w *world) sync() time.Duration {
+func (w *testbed) sync() time.Duration {
 	w.t.Helper()
 	again, err := w.c.sync(context.Background(), node)
 	if err != nil {
@@ -111,7 +111,7 @@ func (w *world) sync() time.Duration {
 }
 
 // expect compares Ready and the number of silent provisioners.
-func (w *world) expect(status metav1.ConditionStatus, silent int) {
+func (w *testbed) expect(status metav1.ConditionStatus, silent int) {
 	w.t.Helper()
 	if c := meta.FindStatusCondition(w.report.Status.Conditions, stowage.ConditionReady); c == nil || c.Status != status {
 		w.t.Errorf("Ready is %+v, want %s", c, status)
@@ -122,12 +122,12 @@ func (w *world) expect(status metav1.ConditionStatus, silent int) {
 }
 
 // Get is Reports'.
-func (w *world) Get(context.Context, string, metav1.GetOptions) (*stowage.LocalDiskReport, error) {
+func (w *testbed) Get(context.Context, string, metav1.GetOptions) (*stowage.LocalDiskReport, error) {
 	return w.report.DeepCopy(), nil
 }
 
 // UpdateStatus is Reports'.
-func (w *world) UpdateStatus(_ context.Context, report *stowage.LocalDiskReport, _ metav1.UpdateOptions) (*stowage.LocalDiskReport, error) {
+func (w *testbed) UpdateStatus(_ context.Context, report *stowage.LocalDiskReport, _ metav1.UpdateOptions) (*stowage.LocalDiskReport, error) {
 	if err := w.refused; err != nil {
 		w.refused = nil
 		return nil, err
@@ -142,7 +142,7 @@ func (w *world) UpdateStatus(_ context.Context, report *stowage.LocalDiskReport,
 // That it is True again is for the provisioner to write.
 func TestSilence(t *testing.T) {
 	t.Parallel()
-	story(t, func(w *world) {
+	runTest(t, func(w *testbed) {
 		w.beat(true, 30)
 		if again := w.sync(); again != 30*time.Second {
 			t.Errorf("looks again after %s, want 30s", again)
@@ -171,20 +171,20 @@ func TestSilence(t *testing.T) {
 func TestNoSilence(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		tell   func(w *world)
-		status metav1.ConditionStatus
-		silent int
+		arrange func(w *testbed)
+		status  metav1.ConditionStatus
+		silent  int
 	}{
-		"a Lease that was never seen has the time of one heartbeat": {func(w *world) { w.sync(); w.pass(diskreports.HeartbeatDuration - 1) }, metav1.ConditionTrue, 0},
-		"and is missing then": {func(w *world) { w.sync(); w.pass(diskreports.HeartbeatDuration) }, metav1.ConditionUnknown, 1},
+		"a Lease that was never seen has the time of one heartbeat": {func(w *testbed) { w.sync(); w.pass(diskreports.HeartbeatDuration - 1) }, metav1.ConditionTrue, 0},
+		"and is missing then": {func(w *testbed) { w.sync(); w.pass(diskreports.HeartbeatDuration) }, metav1.ConditionUnknown, 1},
 		"a Lease without a duration has the default": {
-			func(w *world) { w.beat(true, 0); w.pass(diskreports.HeartbeatDuration - 1) }, metav1.ConditionTrue, 0,
+			func(w *testbed) { w.beat(true, 0); w.pass(diskreports.HeartbeatDuration - 1) }, metav1.ConditionTrue, 0,
 		},
-		"one with a negative duration, too":   {func(w *world) { w.beat(true, -5); w.pass(diskreports.HeartbeatDuration - 1) }, metav1.ConditionTrue, 0},
-		"one of many years lasts ten minutes": {func(w *world) { w.beat(true, math.MaxInt32); w.pass(longest) }, metav1.ConditionUnknown, 1},
-		"the informer is behind":              {func(w *world) { w.beat(true, 30); w.pass(40 * time.Second); w.beat(false, 30) }, metav1.ConditionTrue, 0},
+		"one with a negative duration, too":   {func(w *testbed) { w.beat(true, -5); w.pass(diskreports.HeartbeatDuration - 1) }, metav1.ConditionTrue, 0},
+		"one of many years lasts ten minutes": {func(w *testbed) { w.beat(true, math.MaxInt32); w.pass(longest) }, metav1.ConditionUnknown, 1},
+		"the informer is behind":              {func(w *testbed) { w.beat(true, 30); w.pass(40 * time.Second); w.beat(false, 30) }, metav1.ConditionTrue, 0},
 		"a write meets a newer report": {
-			func(w *world) {
+			func(w *testbed) {
 				w.beat(true, 30)
 				w.pass(time.Minute)
 				w.refused = apierrors.NewConflict(stowage.SchemeGroupVersion.WithResource("localdiskreports").GroupResource(), node, errors.New("it has changed"))
@@ -194,7 +194,7 @@ func TestNoSilence(t *testing.T) {
 			}, metav1.ConditionUnknown, 1,
 		},
 		"a node that is gone lacks no provisioner": {
-			func(w *world) {
+			func(w *testbed) {
 				w.beat(true, 30)
 				w.pass(time.Minute)
 				if err := w.c.Informers.Core().V1().Nodes().Informer().GetStore().Replace(nil, ""); err != nil {
@@ -205,8 +205,8 @@ func TestNoSilence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			story(t, func(w *world) {
-				test.tell(w)
+			runTest(t, func(w *testbed) {
+				test.arrange(w)
 				w.sync()
 				w.expect(test.status, test.silent)
 			})
@@ -218,7 +218,7 @@ func TestNoSilence(t *testing.T) {
 // there were heartbeats.
 func TestReportOfNoProvisioner(t *testing.T) {
 	t.Parallel()
-	story(t, func(w *world) {
+	runTest(t, func(w *testbed) {
 		w.ready("")
 		w.pass(time.Hour)
 		if again := w.sync(); again != 0 || w.writes != 0 || len(w.c.silent) != 0 {

@@ -21,8 +21,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// world is a controller whose informer shows what the test puts into it.
-type world struct {
+// testbed is a controller whose informer shows what the test puts into it.
+type testbed struct {
 	t       *testing.T
 	c       *Controller
 	reports map[string]*stowage.LocalDiskReport
@@ -31,17 +31,17 @@ type world struct {
 	refused error
 }
 
-func story(t *testing.T, perHour int, tell func(w *world)) {
+func runTest(t *testing.T, perHour int, test func(w *testbed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, reports: map[string]*stowage.LocalDiskReport{}}
+		w := &testbed{t: t, reports: map[string]*stowage.LocalDiskReport{}}
 		w.start(perHour)
-		tell(w)
+		test(w)
 	})
 }
 
 // start creates a new controller, as after a restart.
-func (w *world) start(perHour int) {
+func (w *testbed) start(perHour int) {
 	w.t.Helper()
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, cache.Indexers{})
 	c, err := New(Config{Reports: w, ReportInformer: informer, PerHour: perHour})
@@ -55,7 +55,7 @@ func (w *world) start(perHour int) {
 	}
 }
 
-func (w *world) show(report *stowage.LocalDiskReport) {
+func (w *testbed) show(report *stowage.LocalDiskReport) {
 	w.t.Helper()
 	if err := w.c.ReportInformer.GetStore().Add(report); err != nil {
 		w.t.Fatal(err)
@@ -63,7 +63,7 @@ func (w *world) show(report *stowage.LocalDiskReport) {
 }
 
 // Update is Reports'.
-func (w *world) Update(_ context.Context, report *stowage.LocalDiskReport, _ metav1.UpdateOptions) (*stowage.LocalDiskReport, error) {
+func (w *testbed) Update(_ context.Context, report *stowage.LocalDiskReport, _ metav1.UpdateOptions) (*stowage.LocalDiskReport, error) {
 	if w.refused != nil {
 		return nil, w.refused
 	}
@@ -75,7 +75,7 @@ func (w *world) Update(_ context.Context, report *stowage.LocalDiskReport, _ met
 }
 
 // ask adds requests of a node.
-func (w *world) ask(node string, data ...string) {
+func (w *testbed) ask(node string, data ...string) {
 	w.t.Helper()
 	report := &stowage.LocalDiskReport{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: stowage.LocalDiskReportSpec{NodeName: node, Page: 1}}
 	if before := w.reports[node]; before != nil {
@@ -91,7 +91,7 @@ func (w *world) ask(node string, data ...string) {
 }
 
 // sync calls sync of the controller.
-func (w *world) sync() time.Duration {
+func (w *testbed) sync() time.Duration {
 	w.t.Helper()
 	again, err := w.c.sync(w.t.Context())
 	if err != nil && w.refused == nil {
@@ -101,7 +101,7 @@ func (w *world) sync() time.Duration {
 }
 
 // granted counts the grants in all reports.
-func (w *world) granted() int {
+func (w *testbed) granted() int {
 	n := 0
 	for _, report := range w.reports {
 		n += len(rules.ParseGrants(report.Annotations[wellknown.CleanOrphansAnnotation]))
@@ -111,7 +111,7 @@ func (w *world) granted() int {
 
 // TestLimitOutlivesRestarts: the grants of earlier processes count, until an hour is over.
 func TestLimitOutlivesRestarts(t *testing.T) {
-	story(t, 3, func(w *world) {
+	runTest(t, 3, func(w *testbed) {
 		w.ask("n1", "a", "b")
 		w.ask("n2", "c", "d", "e")
 		if again := w.sync(); w.granted() != 3 || again != time.Hour {
@@ -136,7 +136,7 @@ func TestLimitOutlivesRestarts(t *testing.T) {
 
 // TestInformerIsBehind: what this process granted counts before it is seen.
 func TestInformerIsBehind(t *testing.T) {
-	story(t, 2, func(w *world) {
+	runTest(t, 2, func(w *testbed) {
 		w.behind = true
 		w.ask("n1", "a", "b", "c")
 		w.sync()
@@ -159,7 +159,7 @@ func TestWritesThatFail(t *testing.T) {
 		"the report is not there": {apierrors.NewNotFound(stowage.SchemeGroupVersion.WithResource("localdiskreports").GroupResource(), "n1"), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, 1, func(w *world) {
+			runTest(t, 1, func(w *testbed) {
 				w.ask("n1", "a")
 				w.refused = test.err
 				w.sync()
@@ -175,7 +175,7 @@ func TestWritesThatFail(t *testing.T) {
 
 // TestNoReport: a page of a node that has no first page is no reason to fail.
 func TestNoReport(t *testing.T) {
-	story(t, 1, func(w *world) {
+	runTest(t, 1, func(w *testbed) {
 		w.ask("n1", "a")
 		report := w.reports["n1"].DeepCopy()
 		report.Name, report.Spec = "n2.page-2", stowage.LocalDiskReportSpec{NodeName: "n2", Page: 2}

@@ -34,7 +34,7 @@ func BenchmarkFilter(b *testing.B) {
 			objects = append(objects, volume(fmt.Sprintf("volume-%d-%d", n, v), list[n], "1Gi").Obj())
 		}
 	}
-	w := newWorld(b, extender.ModeFull, objects...)
+	w := newTestbed(b, extender.ModeFull, objects...)
 	w.eventually("all volumes to be indexed", func() bool { return w.cache.Size().Volumes == nodes*perNode })
 	for _, name := range []string{"fits", "large"} {
 		b.Run(name, func(b *testing.B) {

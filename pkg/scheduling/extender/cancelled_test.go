@@ -26,7 +26,7 @@ import (
 func TestBindCancelled(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "c")
-	w := newWorld(t, extender.ModeFull, localClass(), node("a"), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(), p)
+	w := newTestbed(t, extender.ModeFull, localClass(), node("a"), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(), p)
 	writing, resume, later := make(chan struct{}), make(chan struct{}), atomic.Bool{}
 	w.client.PrependReactor("update", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if later.Swap(true) {

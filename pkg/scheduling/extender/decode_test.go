@@ -107,7 +107,7 @@ func TestCallAllocatesLittle(t *testing.T) {
 		list[n] = fmt.Sprintf("node-%d", n)
 		objects = append(objects, node(list[n]), volume("v-"+list[n], list[n], "1Gi").Obj())
 	}
-	w := newWorld(t, extender.ModeFull, objects...)
+	w := newTestbed(t, extender.ModeFull, objects...)
 	for _, verb := range []string{VerbFilter, VerbPrioritize} {
 		for _, name := range []string{"c", "large"} {
 			body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: pod("p", name), NodeNames: &list})

@@ -30,7 +30,7 @@ func names(list ...string) *[]string {
 
 func TestFilter(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "b", "1Gi").Obj(),
+	w := newTestbed(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "b", "1Gi").Obj(),
 		claim("c", "1Gi").Obj(), claim("large", "5Gi").Obj(), claim("lost", "1Gi").Bound("w").Obj(),
 		volume("w", "b", "1Gi").ClaimRef("default", "lost", "pvc-lost").Phase(v1.VolumeBound).Annotation("stowage.dev/disk", "Replaced").Obj())
 	full := &v1.NodeList{Items: []v1.Node{*node("a"), *node("b")}}
@@ -84,7 +84,7 @@ func TestFilter(t *testing.T) {
 // TestPrioritize: the best fitting volume ranks highest, on the protocol's scale.
 func TestPrioritize(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "a", "1Gi").Obj(), volume("w", "b", "2Gi").Obj(), claim("c", "1Gi").Obj())
+	w := newTestbed(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "a", "1Gi").Obj(), volume("w", "b", "2Gi").Obj(), claim("c", "1Gi").Obj())
 	for name, tc := range map[string]struct {
 		pod  *v1.Pod
 		want extenderv1.HostPriorityList
@@ -107,7 +107,7 @@ func TestPrioritize(t *testing.T) {
 func TestBindStatic(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "c")
-	w := newWorld(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(), p)
+	w := newTestbed(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(), p)
 	if err, want := w.bindTo(p, "b"), `volumes on node "b" changed while the pod was being scheduled: `+match.NoVolume.String(); err != want {
 		t.Errorf("bound where there is no volume: error %q, want %q", err, want)
 	}
@@ -132,7 +132,7 @@ func TestBindRejects(t *testing.T) {
 	p.Spec.SchedulerName, elsewhere.Spec.SchedulerName, elsewhere.Spec.NodeName = "ours-too", "ours", "b"
 	foreign := pod("foreign")
 	foreign.Spec.SchedulerName = "theirs"
-	w := newWorld(t, extender.ModeFull, node("a"), node("b"), p, elsewhere, foreign)
+	w := newTestbed(t, extender.ModeFull, node("a"), node("b"), p, elsewhere, foreign)
 	w.settings.SchedulerNames = []string{"ours", "ours-too"}
 	another := p.DeepCopy()
 	another.UID = "another"
@@ -164,7 +164,7 @@ func TestBindRejects(t *testing.T) {
 func TestBindProvisions(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "made", "c")
-	w := newWorld(t, extender.ModeFull, localClass(), csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"), capacity("b", "10Gi"),
+	w := newTestbed(t, extender.ModeFull, localClass(), csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"), capacity("b", "10Gi"),
 		volume("v", "a", "1Gi").Obj(), volume("w", "b", "1Gi").Obj(), claim("c", "1Gi").Obj(), claim("made", "5Gi").Class("csi").Obj(), p)
 	if got := *w.filterNames(p, "a", "b").NodeNames; !slices.Equal(got, []string{"a", "b"}) {
 		t.Fatalf("nodes %v before", got)
@@ -204,7 +204,7 @@ func TestBindProvisions(t *testing.T) {
 func TestPinEndsWithTheSelection(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "made")
-	w := newWorld(t, extender.ModeFull, csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"), capacity("b", "10Gi"), claim("made", "5Gi").Class("csi").Obj(), p)
+	w := newTestbed(t, extender.ModeFull, csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"), capacity("b", "10Gi"), claim("made", "5Gi").Class("csi").Obj(), p)
 	if err := w.bindTo(p, "a"); !strings.Contains(err, "provision") {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestPreempt(t *testing.T) {
 	t.Parallel()
 	victim := pod("victim")
 	victim.Spec.NodeName = "b"
-	w := newWorld(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "b", "1Gi").Obj(), claim("c", "1Gi").Obj(), victim)
+	w := newTestbed(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "b", "1Gi").Obj(), claim("c", "1Gi").Obj(), victim)
 	of := &extenderv1.MetaVictims{Pods: []*extenderv1.MetaPod{{UID: string(victim.UID)}}, NumPDBViolations: 1}
 	for name, tc := range map[string]struct {
 		args extenderv1.ExtenderPreemptionArgs
@@ -286,7 +286,7 @@ func TestPreempt(t *testing.T) {
 // TestRequests: requests that are not calls of the protocol.
 func TestRequests(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, extender.ModeFull, node("a"))
+	w := newTestbed(t, extender.ModeFull, node("a"))
 	large, err := json.Marshal(extenderv1.ExtenderArgs{Pod: builders.MakePod("p").Annotation("a", strings.Repeat("x", testBody)).Obj(), NodeNames: names("a")})
 	if err != nil {
 		t.Fatal(err)

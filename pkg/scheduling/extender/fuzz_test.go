@@ -40,7 +40,7 @@ func checkStatus(t *testing.T, verb string, status int, body []byte) {
 
 // FuzzBytes: no input terminates the process or leaves a reservation.
 func FuzzBytes(f *testing.F) {
-	w := newWorld(f, extender.ModeFull, localClass(), node("a"), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj())
+	w := newTestbed(f, extender.ModeFull, localClass(), node("a"), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj())
 	for i, args := range []any{
 		extenderv1.ExtenderArgs{Pod: pod("p", "c"), NodeNames: names("a")},
 		extenderv1.ExtenderArgs{Pod: pod("p", "c"), Nodes: &v1.NodeList{Items: []v1.Node{*node("a")}}},
@@ -64,9 +64,9 @@ func FuzzBytes(f *testing.F) {
 // FuzzRequests: nor does a valid request, about arbitrary pods and nodes or existing
 // ones.
 func FuzzRequests(f *testing.F) {
-	w := newWorld(f, extender.ModeFull, localClass(), csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"),
+	w := newTestbed(f, extender.ModeFull, localClass(), csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"),
 		volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(), claim("made", "1Gi").Class("csi").Obj(), pod("p", "c", "made"))
-	advisory := newWorld(f, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", "10Gi"), claim("made", "1Gi").Class("csi").Obj())
+	advisory := newTestbed(f, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", "10Gi"), claim("made", "1Gi").Class("csi").Obj())
 	for seed := range int64(20) {
 		f.Add(seed)
 	}
@@ -100,7 +100,7 @@ func FuzzRequests(f *testing.F) {
 			if err != nil {
 				continue // an invalid quantity
 			}
-			for _, of := range []*world{w, advisory} {
+			for _, of := range []*testbed{w, advisory} {
 				if of == advisory && (verb == VerbPreempt || verb == VerbBind) {
 					continue
 				}

@@ -23,35 +23,35 @@ func TestFilterWaitsForPreviousBind(t *testing.T) {
 	first, second, third := pod("first", "c"), pod("second", "d"), pod("third", "e")
 	tests := map[string]struct {
 		// meanwhile runs during the filter call for the next pod.
-		meanwhile func(w *world)
+		meanwhile func(w *testbed)
 		next      *v1.Pod
 		want      []string
 		waited    time.Duration
 	}{
 		"the bind arrives: its volume is not available to the next pod": {
-			meanwhile: func(w *world) { w.bindTo(first, "a") }, next: second, want: []string{"b"},
+			meanwhile: func(w *testbed) { w.bindTo(first, "a") }, next: second, want: []string{"b"},
 		},
 		"the bind fails: the volume is available again": {
-			meanwhile: func(w *world) { w.bindTo(first, "x") }, next: second, want: []string{"a", "b"},
+			meanwhile: func(w *testbed) { w.bindTo(first, "x") }, next: second, want: []string{"a", "b"},
 		},
 		"no bind arrives: the wait is bounded": {
-			meanwhile: func(*world) {}, next: second, want: []string{"a", "b"}, waited: maxBindWait,
+			meanwhile: func(*testbed) {}, next: second, want: []string{"a", "b"}, waited: maxBindWait,
 		},
 		"the same pod is retried: no bind will arrive": {
-			meanwhile: func(*world) {}, next: first, want: []string{"a", "b"},
+			meanwhile: func(*testbed) {}, next: first, want: []string{"a", "b"},
 		},
 		"pods without claims do not wait": {
-			meanwhile: func(*world) {}, next: pod("none"), want: []string{"a", "b"},
+			meanwhile: func(*testbed) {}, next: pod("none"), want: []string{"a", "b"},
 		},
 		"pods with bound claims do not wait": {
-			meanwhile: func(*world) {}, next: pod("bound", "done"), want: []string{"b"},
+			meanwhile: func(*testbed) {}, next: pod("bound", "done"), want: []string{"b"},
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "a", "1Gi").Obj(), volume("w", "b", "1Gi").Obj(),
+				w := newTestbed(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "a", "1Gi").Obj(), volume("w", "b", "1Gi").Obj(),
 					claim("c", "1Gi").Obj(), claim("d", "1Gi").Obj(), claim("e", "1Gi").Obj(), first, second, third,
 					claim("done", "1Gi").Bound("x").Obj(), volume("x", "b", "1Gi").ClaimRef("default", "done", "pvc-done").Phase(v1.VolumeBound).Obj())
 				w.filterNames(first, "a", "b")
@@ -76,8 +76,8 @@ func TestGateBudget(t *testing.T) {
 	t.Parallel()
 	const pods, each = 100, 10 * time.Millisecond
 	asked := 0
-	tests := map[string]func(w *world){
-		"every second pod is never bound": func(w *world) {
+	tests := map[string]func(w *testbed){
+		"every second pod is never bound": func(w *testbed) {
 			pod := uid(asked)
 			w.gate.awaitBinds(w.t.Context(), pod)
 			w.gate.expectBind(pod)
@@ -85,7 +85,7 @@ func TestGateBudget(t *testing.T) {
 				go w.gate.bindReserved(pod)
 			}
 		},
-		"binds are queued": func(w *world) {
+		"binds are queued": func(w *testbed) {
 			if w.gate.binds == 0 {
 				for range maxWriters {
 					w.gate.beginBind()
@@ -93,13 +93,13 @@ func TestGateBudget(t *testing.T) {
 			}
 			w.gate.awaitBinds(w.t.Context(), "p")
 		},
-		"a repeated query":           func(w *world) { w.filterNames(pod("p", "c"), "a") },
-		"a pod that is not observed": func(w *world) { w.filterNames(pod("q", "c"), "a") },
+		"a repeated query":           func(w *testbed) { w.filterNames(pod("p", "c"), "a") },
+		"a pod that is not observed": func(w *testbed) { w.filterNames(pod("q", "c"), "a") },
 	}
 	for name, ask := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, extender.ModeFull, localClass(), node("a"), claim("c", "1Gi").Obj(), pod("p", "c"))
+				w := newTestbed(t, extender.ModeFull, localClass(), node("a"), claim("c", "1Gi").Obj(), pod("p", "c"))
 				waited, start := time.Duration(0), time.Now()
 				for range pods {
 					begin := time.Now()
@@ -128,7 +128,7 @@ func TestGateBudget(t *testing.T) {
 func TestGateEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, extender.ModeFull)
+		w := newTestbed(t, extender.ModeFull)
 		ended, end := context.WithCancel(t.Context())
 		end()
 		start := time.Now()
@@ -145,7 +145,7 @@ func TestGateEnds(t *testing.T) {
 // TestGateWithShortTimeout: calls with a short timeout wait less.
 func TestGateWithShortTimeout(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, extender.ModeFull)
+	w := newTestbed(t, extender.ModeFull)
 	quick, err := newGate(80*time.Millisecond, w.informers)
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestGateWriters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, extender.ModeFull)
+				w := newTestbed(t, extender.ModeFull)
 				burst(w.gate, tc.binds, tc.perSecond)
 				if got := w.gate.writersNow(); got < tc.least || got > tc.most {
 					t.Errorf("%d write at a time, want %d to %d", got, tc.least, tc.most)
@@ -233,7 +233,7 @@ func TestGateWriters(t *testing.T) {
 func TestGateQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := newWorld(t, extender.ModeFull).gate
+		g := newTestbed(t, extender.ModeFull).gate
 		ctx := t.Context()
 		release := make(chan struct{})
 		for range maxWriters / initialWeight {

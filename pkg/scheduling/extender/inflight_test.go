@@ -24,7 +24,7 @@ import (
 func TestAdvisoryHoldsCapacity(t *testing.T) {
 	t.Parallel()
 	p, q := pod("p", "one"), pod("q", "two")
-	w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"), capacity("b", "10Gi"),
+	w := newTestbed(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"), capacity("b", "10Gi"),
 		claim("one", "6Gi").Class("csi").Obj(), claim("two", "6Gi").Class("csi").Obj(), p, q)
 	passes := func(pod *v1.Pod) []string { return *w.filterNames(pod, "a", "b").NodeNames }
 	if got := passes(p); !slices.Equal(got, []string{"a", "b"}) {
@@ -47,7 +47,7 @@ func TestAdvisoryHoldsCapacity(t *testing.T) {
 func TestAdvisoryHoldsExpire(t *testing.T) {
 	t.Parallel()
 	p, q := pod("p", "one"), pod("q", "two")
-	w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", "10Gi"),
+	w := newTestbed(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", "10Gi"),
 		claim("one", "6Gi").Class("csi").Obj(), claim("two", "6Gi").Class("csi").Obj(), p, q)
 	if got := *w.filterNames(p, "a").NodeNames; len(got) != 1 {
 		t.Fatal(got)
@@ -79,7 +79,7 @@ func TestInflightNodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, extender.ModeAdvisory, append(tc.capacity, csiClass(), csiDriver(), zoned("a"), zoned("b"), p, q,
+			w := newTestbed(t, extender.ModeAdvisory, append(tc.capacity, csiClass(), csiDriver(), zoned("a"), zoned("b"), p, q,
 				claim("large", "8Gi").Class("csi").Obj(), claim("small", "3Gi").Class("csi").Obj())...)
 			if got := *w.filterNames(p, tc.asked...).NodeNames; !slices.Contains(got, "a") {
 				t.Fatalf("the first pod may go to %v", got)
@@ -97,7 +97,7 @@ func TestInflightNotRenewed(t *testing.T) {
 	t.Parallel()
 	const every, attempts = 10 * time.Second, 30
 	p, q := pod("p", "large"), pod("q", "small")
-	w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", "10Gi"), p, q,
+	w := newTestbed(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", "10Gi"), p, q,
 		claim("large", "10Gi").Class("csi").Obj(), claim("small", "1Gi").Class("csi").Obj())
 	refused := func() (n int) {
 		for range attempts {
@@ -127,7 +127,7 @@ func TestInflightNotRenewed(t *testing.T) {
 // TestInflightPerNamespace: the number of pods of one namespace that count is bounded.
 func TestInflightPerNamespace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", fmt.Sprintf("%dGi", maxInflightPerNamespace+1)))
+	w := newTestbed(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", fmt.Sprintf("%dGi", maxInflightPerNamespace+1)))
 	for i := range 3 * maxInflightPerNamespace {
 		name := fmt.Sprintf("p-%d", i)
 		w.show(claim(name, "1Gi").Class("csi").Obj())

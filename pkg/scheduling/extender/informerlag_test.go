@@ -22,14 +22,14 @@ import (
 func TestFilterWaitsForInformers(t *testing.T) {
 	t.Parallel()
 	p, c := pod("p", "c"), claim("c", "1Gi").Obj()
-	fitting := func(w *world) { w.show(volume("v", "a", "1Gi").Obj()) }
+	fitting := func(w *testbed) { w.show(volume("v", "a", "1Gi").Obj()) }
 	tests := map[string]struct {
 		known    []metav1.Object // in addition to class and node
 		rejected bool            // the pod was rejected before
 		// before runs before the pod is rejected.
-		before func(w *world)
+		before func(w *testbed)
 		// since runs between that and the query, meanwhile during the query.
-		since, meanwhile func(w *world)
+		since, meanwhile func(w *testbed)
 		want             int // nodes
 		waited           time.Duration
 	}{
@@ -37,7 +37,7 @@ func TestFilterWaitsForInformers(t *testing.T) {
 			known: []metav1.Object{p, c}, rejected: true, meanwhile: fitting, want: 1,
 		},
 		"repeated query, and other objects arrive before the volume": {
-			known: []metav1.Object{p, c}, rejected: true, want: 1, meanwhile: func(w *world) {
+			known: []metav1.Object{p, c}, rejected: true, want: 1, meanwhile: func(w *testbed) {
 				w.show(volume("small", "a", "1Mi").Obj())
 				synctest.Wait()
 				fitting(w)
@@ -47,11 +47,11 @@ func TestFilterWaitsForInformers(t *testing.T) {
 			known: []metav1.Object{p, c}, rejected: true, waited: maxInformerLag,
 		},
 		"query after a change": {
-			known: []metav1.Object{p, c}, rejected: true, since: func(w *world) { w.show(volume("small", "a", "1Mi").Obj()) },
+			known: []metav1.Object{p, c}, rejected: true, since: func(w *testbed) { w.show(volume("small", "a", "1Mi").Obj()) },
 		},
 		"repeated query, and a reservation is released": {
 			known: []metav1.Object{p, c, volume("v", "a", "1Gi").Obj(), claim("d", "1Gi").Obj()}, rejected: true, want: 1, waited: 100 * time.Millisecond,
-			before: reserve, meanwhile: func(w *world) { w.cache.Release("pod-other") },
+			before: reserve, meanwhile: func(w *testbed) { w.cache.Release("pod-other") },
 		},
 		"first query": {
 			known: []metav1.Object{p, c},
@@ -66,14 +66,14 @@ func TestFilterWaitsForInformers(t *testing.T) {
 			known: []metav1.Object{p, volume("v", "b", "1Gi").ClaimRef("default", "c", "pvc-c").Obj(), claim("c", "1Gi").Bound("v").Obj()}, rejected: true,
 		},
 		"the claim was not observed": {
-			known: []metav1.Object{p}, meanwhile: func(w *world) { fitting(w); w.show(c) }, want: 1,
+			known: []metav1.Object{p}, meanwhile: func(w *testbed) { fitting(w); w.show(c) }, want: 1,
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, extender.ModeFull, localClass(), node("a"))
+				w := newTestbed(t, extender.ModeFull, localClass(), node("a"))
 				for _, object := range tc.known {
 					w.show(object)
 				}
@@ -106,7 +106,7 @@ func TestFilterWaitsForInformers(t *testing.T) {
 }
 
 // reserve reserves volumes on node a for the pod "other" with the claim "d".
-func reserve(w *world) {
+func reserve(w *testbed) {
 	w.t.Helper()
 	d, refusal, err := w.cache.Demand(pod("other", "d"))
 	if refusal != nil || err != nil {
@@ -118,7 +118,7 @@ func reserve(w *world) {
 }
 
 // show creates a pod, claim or volume, which the informers deliver.
-func (w *world) show(object metav1.Object) {
+func (w *testbed) show(object metav1.Object) {
 	w.t.Helper()
 	var err error
 	switch o := object.(type) {
@@ -140,7 +140,7 @@ func TestOneCycleIsOneQuery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := pod("p", "c")
-		w := newWorld(t, extender.ModeFull, localClass(), node("a"), node("b"), p, claim("c", "1Gi").Obj())
+		w := newTestbed(t, extender.ModeFull, localClass(), node("a"), node("b"), p, claim("c", "1Gi").Obj())
 		synctest.Wait()
 		for cycle := range 2 {
 			w.filterNames(p, "a")
@@ -158,7 +158,7 @@ func TestHeartbeatIsNotAChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, a := pod("p", "c"), node("a")
-		w := newWorld(t, extender.ModeFull, localClass(), a, p, claim("c", "1Gi").Obj())
+		w := newTestbed(t, extender.ModeFull, localClass(), a, p, claim("c", "1Gi").Obj())
 		update := func(label string) {
 			a := a.DeepCopy()
 			a.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, LastHeartbeatTime: metav1.Now()}}
@@ -191,7 +191,7 @@ func TestCapacityObservedLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := pod("p", "c")
-		w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", "1Gi"), p, claim("c", "5Gi").Class("csi").Obj())
+		w := newTestbed(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", "1Gi"), p, claim("c", "5Gi").Class("csi").Obj())
 		synctest.Wait()
 		w.filterNames(p, "a")
 		got := make(chan int)
@@ -213,7 +213,7 @@ func TestCapacityObservedLate(t *testing.T) {
 func TestEvaluationsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, extender.ModeFull)
+		w := newTestbed(t, extender.ModeFull)
 		for _, want := range []int{3, 1} {
 			evaluations := 0
 			decide := func() {

@@ -40,7 +40,7 @@ func TestDecodeTakesLittleMemory(t *testing.T) { // not parallel: it measures me
 // length, and a reason with such a name is repeated for each node.
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, extender.ModeFull, localClass(), node("node-0"))
+	w := newTestbed(t, extender.ModeFull, localClass(), node("node-0"))
 	machines := make([]string, 5000)
 	for n := range machines {
 		machines[n] = fmt.Sprintf("node-%d", n)

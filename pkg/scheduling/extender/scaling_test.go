@@ -34,7 +34,7 @@ func TestFilterDoesNotGrowWithPods(t *testing.T) { // not parallel: it measures 
 		volume("v", machines[0], "1Gi").ClaimRef("default", "owner-scratch", "pvc-owner-scratch").Phase(v1.VolumeBound).Obj()}
 
 	fastest := func(ephemeral bool, extra ...runtime.Object) time.Duration {
-		w := newWorld(t, extender.ModeFull, slices.Concat(objects, extra)...)
+		w := newTestbed(t, extender.ModeFull, slices.Concat(objects, extra)...)
 		for i := range nodes * perNode {
 			p := builders.MakePod(fmt.Sprintf("pod-%d", i)).Namespace("default").Node(machines[i%nodes]).PVC("data")
 			if ephemeral {

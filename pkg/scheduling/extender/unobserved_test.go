@@ -33,7 +33,7 @@ func TestBindOfUnobservedPod(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, extender.ModeFull, localClass(), node("a"), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj())
+			w := newTestbed(t, extender.ModeFull, localClass(), node("a"), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj())
 			bound := ""
 			w.client.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 				if tc.live == nil {
@@ -65,7 +65,7 @@ func TestBindOfUnobservedPod(t *testing.T) {
 func TestBoundVolumeIsNotOfferedAgain(t *testing.T) {
 	t.Parallel()
 	p, q := pod("p", "c"), pod("q", "d")
-	w := newWorld(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "a", "1Gi").Obj(), volume("w", "b", "1Gi").Obj(),
+	w := newTestbed(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "a", "1Gi").Obj(), volume("w", "b", "1Gi").Obj(),
 		claim("c", "1Gi").Obj(), claim("d", "1Gi").Obj(), p, q)
 	for _, resource := range []string{"persistentvolumes", "persistentvolumeclaims"} {
 		w.client.PrependReactor("update", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {

@@ -21,7 +21,7 @@ func BenchmarkHints(b *testing.B) {
 	for i := range 20_000 {
 		tiers = append(tiers, "tier-"+strconv.Itoa(i))
 	}
-	w := newWorld(b, localClass().Obj(), csiClass().Obj(), csiDriver(true), node("a").Obj(), capacity("r", "a", "1Gi").Obj())
+	w := newTestbed(b, localClass().Obj(), csiClass().Obj(), csiDriver(true), node("a").Obj(), capacity("r", "a", "1Gi").Obj())
 	var pods []*v1.Pod
 	for i := range 1000 {
 		name := strconv.Itoa(i)

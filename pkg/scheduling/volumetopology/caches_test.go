@@ -25,7 +25,7 @@ import (
 // another profile, whatever its arguments.
 func TestProfilesShareCache(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, localClass().Obj(), node("a").Obj(), volume("v", "a", "1Gi").Obj(), volume("w", "a", "2Gi").Obj(),
+	w := newTestbed(t, localClass().Obj(), node("a").Obj(), volume("v", "a", "1Gi").Obj(), volume("w", "a", "2Gi").Obj(),
 		claim("c", "1Gi").Obj(), claim("d", "1Gi").Obj())
 	seconds := int64(30)
 	other := w.plugin(&configv1.VolumeTopologyArgs{
@@ -52,7 +52,7 @@ func TestProfilesShareCache(t *testing.T) {
 // TestSchedulersHaveSeparateCaches: their informers deliver events at different times.
 func TestSchedulersHaveSeparateCaches(t *testing.T) {
 	t.Parallel()
-	if one, other := newWorld(t), newWorld(t); one.cache == other.cache {
+	if one, other := newTestbed(t), newTestbed(t); one.cache == other.cache {
 		t.Error("two informer factories share a cache")
 	}
 }
@@ -87,7 +87,7 @@ func TestCachesAreRemoved(t *testing.T) {
 func TestArgumentsAreChecked(t *testing.T) {
 	t.Parallel()
 	seconds := int64(0)
-	w := newWorld(t)
+	w := newTestbed(t)
 	_, err := New(t.Context(), &configv1.VolumeTopologyArgs{BindTimeoutSeconds: &seconds}, handle{client: w.client, factory: w.factory})
 	if err == nil || !strings.Contains(err.Error(), "VolumeTopology") || !strings.Contains(err.Error(), "bindTimeoutSeconds") {
 		t.Errorf("error %v, want one about bindTimeoutSeconds of VolumeTopology", err)

@@ -15,7 +15,7 @@ import (
 // goroutines.
 func TestStatusIsNotShared(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(), node("c").Obj(), claim("c", "1Gi").Obj(), volume("v", "a", "1Gi").Obj(), volume("w", "b", "1Gi").Obj())
+	w := newTestbed(t, localClass().Obj(), node("a").Obj(), node("b").Obj(), node("c").Obj(), claim("c", "1Gi").Obj(), volume("v", "a", "1Gi").Obj(), volume("w", "b", "1Gi").Obj())
 	c := w.begin(pod("p", "c"))
 	info := c.info("c")
 	var group sync.WaitGroup
@@ -43,7 +43,7 @@ func TestFilterAllocations(t *testing.T) {
 	if raceDetector {
 		t.Skip("with the race detector, sync.Pool drops objects")
 	}
-	w := newWorld(t, localClass().Obj(), csiClass().Obj(), csiDriver(true), node("a").Obj(), node("b").Obj(), node("c").Obj(), node("d").Obj(), node("e").Obj(),
+	w := newTestbed(t, localClass().Obj(), csiClass().Obj(), csiDriver(true), node("a").Obj(), node("b").Obj(), node("c").Obj(), node("d").Obj(), node("e").Obj(),
 		capacity("r", "a", "100Gi").Obj(), capacity("s", "b", "100Gi").Obj(), capacity("q", "c", "10Gi").Obj(),
 		volume("v", "a", "1Gi").Obj(), volume("w", "a", "2Gi").Obj(), volume("x", "b", "1Gi").Obj(),
 		volume("taken", "a", "2Gi").ClaimRef("default", "bound", "pvc-bound").Obj(), claim("bound", "1Gi").Bound("taken").Obj(),
@@ -82,7 +82,7 @@ func TestFilterAllocations(t *testing.T) {
 // cache's.
 func TestFilterUsesTheNodeInfo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, csiClass().AllowedTopology("rack", "r1").Obj(), node("a").Obj(), node("b").Label("rack", "r1").Obj(), claim("c", "1Gi").Class("csi").Obj())
+	w := newTestbed(t, csiClass().AllowedTopology("rack", "r1").Obj(), node("a").Obj(), node("b").Label("rack", "r1").Obj(), claim("c", "1Gi").Class("csi").Obj())
 	c := w.begin(pod("p", "c"))
 	for rack, want := range map[string]bool{"r1": true, "r2": false} {
 		for _, name := range []string{"a", "b", "new"} {
@@ -98,7 +98,7 @@ func TestFilterUsesTheNodeInfo(t *testing.T) {
 // TestWithoutPreFilter: extension points return an error if PreFilter has not run.
 func TestWithoutPreFilter(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node("a").Obj())
+	w := newTestbed(t, node("a").Obj())
 	state, p, info, ctx := framework.NewCycleState(), pod("p", "c"), w.info("a"), t.Context()
 	_, score := w.Score(ctx, state, p, info)
 	_, preflight := w.PreBindPreFlight(ctx, state, p, "a")

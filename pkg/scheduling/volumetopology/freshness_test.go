@@ -102,7 +102,7 @@ func TestPlacedWithoutSecondEvent(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, localClass().Obj(), csiClass().Obj())
+			w := newTestbed(t, localClass().Obj(), csiClass().Obj())
 			w.put(tc.objects...)
 			action := fwk.Add
 			if tc.before != nil {
@@ -137,7 +137,7 @@ func TestPlacedWithoutSecondEvent(t *testing.T) {
 }
 
 // fitsNodeA reports whether PreFilter and Filter admit the pod to node a.
-func (w *world) fitsNodeA(p *v1.Pod) bool {
+func (w *testbed) fitsNodeA(p *v1.Pod) bool {
 	w.t.Helper()
 	if !w.cache.NodeExists("a") {
 		return false

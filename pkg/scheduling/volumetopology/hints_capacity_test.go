@@ -100,7 +100,7 @@ func TestHintOfAccountedCapacity(t *testing.T) {
 	t.Parallel()
 	first, second := pod("first", "c"), pod("second", "d")
 	before := capacity("r", "a", "100Gi").Obj()
-	w := newWorld(t,
+	w := newTestbed(t,
 		csiClass().Obj(), csiDriver(true), node("a").Obj(), before,
 		claim("c", "60Gi").Class("csi").Obj(), claim("d", "50Gi").Class("csi").Obj(),
 	)

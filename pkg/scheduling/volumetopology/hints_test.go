@@ -31,7 +31,7 @@ type hintCase struct {
 // afterwards.
 func (e hintCase) run(t *testing.T, resource fwk.EventResource) {
 	t.Helper()
-	w := newWorld(t, e.objects...)
+	w := newTestbed(t, e.objects...)
 	action := fwk.Update
 	switch {
 	case e.before == nil:
@@ -76,7 +76,7 @@ func untyped(object runtime.Object) any {
 }
 
 // hint is the function registered for the event.
-func (w *world) hint(resource fwk.EventResource, action fwk.ActionType) fwk.QueueingHintFn {
+func (w *testbed) hint(resource fwk.EventResource, action fwk.ActionType) fwk.QueueingHintFn {
 	w.t.Helper()
 	events, err := w.EventsToRegister(w.t.Context())
 	if err != nil {
@@ -288,7 +288,7 @@ func TestHintCSINode(t *testing.T) {
 // another whose class was added to the cache in between.
 func TestNodeHintPerPod(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, localClass().Obj(), csiClass().AllowedTopology(v1.LabelTopologyZone, "z").Obj(),
+	w := newTestbed(t, localClass().Obj(), csiClass().AllowedTopology(v1.LabelTopologyZone, "z").Obj(),
 		claim("l", "1Gi").Obj(), claim("c", "1Gi").Class("csi").Obj(), node("a").Zone("y").Obj())
 	before := w.stored(node("a").Obj())
 	w.put(node("a").Zone("z").Obj())
@@ -307,7 +307,7 @@ func TestNodeHintPerPod(t *testing.T) {
 // TestHintOfWrongObject: the scheduler queues the pod when a hint returns an error.
 func TestHintOfWrongObject(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestbed(t)
 	got, err := w.hint(fwk.Node, fwk.Add)(klog.Background(), pod("p", "c"), nil, &v1.Pod{})
 	if err == nil || got != fwk.Queue {
 		t.Errorf("hint returns %v, error %v; want Queue and an error", got, err)

@@ -148,7 +148,7 @@ func TestHintZonalVolume(t *testing.T) {
 // TestHintOfAnotherClass: an event that concerns none of the pod's classes costs little,
 // since the hint runs for every waiting pod.
 func TestHintOfAnotherClass(t *testing.T) {
-	w := newWorld(t, csiClass().Obj(), localClass().Obj(), csiDriver(true), node("a").Obj(), claim("c", "1Gi").Class("csi").Obj(), claim("l", "1Gi").Obj())
+	w := newTestbed(t, csiClass().Obj(), localClass().Obj(), csiDriver(true), node("a").Obj(), claim("c", "1Gi").Class("csi").Obj(), claim("l", "1Gi").Obj())
 	for resource, of := range map[fwk.EventResource]struct {
 		pod *v1.Pod
 		now runtime.Object

@@ -38,7 +38,7 @@ func (e *evicting) PostFilter(context.Context, fwk.CycleState, *v1.Pod, fwk.Node
 	return framework.NewPostFilterResultWithNominatedNode("b"), fwk.NewStatus(fwk.Success)
 }
 
-// postFilter runs the world's plugin and another one after it within the real
+// postFilter runs the testbed's plugin and another one after it within the real
 // framework.
 func (c *cycle) postFilter(next *evicting, statuses *framework.NodeToStatus) (*fwk.PostFilterResult, *fwk.Status) {
 	c.t.Helper()
@@ -81,9 +81,9 @@ func TestPostFilterAfterPreFilter(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, localClass().Obj(), node("a").Obj())
+			w := newTestbed(t, localClass().Obj(), node("a").Obj())
 			w.put(test.objects...)
-			c := &cycle{world: w, state: framework.NewCycleState(), pod: test.pod}
+			c := &cycle{testbed: w, state: framework.NewCycleState(), pod: test.pod}
 			_, rejected := w.PreFilter(t.Context(), c.state, c.pod, nil)
 			if rejected.Code() != fwk.UnschedulableAndUnresolvable {
 				t.Fatalf("PreFilter: %v", rejected)
@@ -104,11 +104,11 @@ func TestPostFilterAfterPreFilter(t *testing.T) {
 // plugins.
 func TestPostFilterRest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, localClass().Obj(), node("a").Obj(), claim("c", "1Gi").Obj(), volume("v", "a", "1Gi").Obj())
+	w := newTestbed(t, localClass().Obj(), node("a").Obj(), claim("c", "1Gi").Obj(), volume("v", "a", "1Gi").Obj())
 	for name, c := range map[string]*cycle{
 		"no claims":                           w.begin(builders.MakePod("plain").UID("plain").Obj()),
 		"claims":                              w.begin(pod("p", "c")),
-		"another plugin's PreFilter rejected": {world: w, state: framework.NewCycleState(), pod: pod("p", "c")},
+		"another plugin's PreFilter rejected": {testbed: w, state: framework.NewCycleState(), pod: pod("p", "c")},
 	} {
 		next := &evicting{}
 		_, status := c.postFilter(next, framework.NewDefaultNodeToStatus())

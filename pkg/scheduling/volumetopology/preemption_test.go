@@ -107,7 +107,7 @@ func TestEvictionHelps(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, base...)
+			w := newTestbed(t, base...)
 			w.put(tc.objects...)
 			c := w.begin(tc.pod)
 			if got := c.filter("a", tc.others...); got.Code() != tc.want {
@@ -122,12 +122,12 @@ func TestEvictionHelps(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	one, two := holder("one", "a"), holder("two", "a")
-	w := newWorld(t, localClass().Obj(), node("a").Obj(), claim("c", "2Gi").Obj())
+	w := newTestbed(t, localClass().Obj(), node("a").Obj(), claim("c", "2Gi").Obj())
 	w.put(held(one, deleted("small", "a", "1Gi"))...)
 	w.put(held(two, deleted("large", "a", "2Gi"))...)
 	c := w.begin(important("p", "c"))
 	original := c.state
-	dry := &cycle{world: w, state: original.Clone(), pod: c.pod}
+	dry := &cycle{testbed: w, state: original.Clone(), pod: c.pod}
 	info := func(p *v1.Pod) fwk.PodInfo {
 		i, err := framework.NewPodInfo(p)
 		if err != nil {
@@ -156,7 +156,7 @@ func TestDryRun(t *testing.T) {
 	step("add a pod that was not removed", w.AddPod(ctx, dry.state, c.pod, info(pod("other")), nodeInfo), false)
 	step("remove two again", w.RemovePod(ctx, dry.state, c.pod, info(two), nodeInfo), true)
 
-	clone := &cycle{world: w, state: dry.state.Clone(), pod: c.pod}
+	clone := &cycle{testbed: w, state: dry.state.Clone(), pod: c.pod}
 	if status := w.AddPod(ctx, clone.state, c.pod, info(two), nodeInfo); !status.IsSuccess() {
 		t.Fatal(status)
 	}
@@ -169,7 +169,7 @@ func TestDryRun(t *testing.T) {
 // later plugins are not called to evict another one, and the nomination stays.
 func TestOneVictimOnly(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Obj())
+	w := newTestbed(t, localClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Obj())
 	victim, spared := holder("victim", "a"), holder("spared", "b")
 	w.put(held(victim, deleted("v", "a", "1Gi"))...)
 	w.put(held(spared, deleted("w", "b", "1Gi"))...)
@@ -230,7 +230,7 @@ func TestOneVictimOnly(t *testing.T) {
 // regardless of evictions.
 func TestNominatedNodeRuledOut(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Obj(),
+	w := newTestbed(t, localClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Obj(),
 		deleted("v", "a", "1Gi").ClaimRef("default", "old", "pvc-old").Phase(v1.VolumeReleased).Obj())
 	w.put(held(holder("spared", "b"), deleted("w", "b", "1Gi"))...)
 	p := important("p", "c")
@@ -248,7 +248,7 @@ func TestNominatedNodeRuledOut(t *testing.T) {
 // TestNotNominated: a pod that is not nominated does not wait for volumes of others.
 func TestNotNominated(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Obj(),
+	w := newTestbed(t, localClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Obj(),
 		deleted("v", "a", "1Gi").ClaimRef("default", "old", "pvc-old").Phase(v1.VolumeReleased).Obj())
 	spared := holder("spared", "b")
 	w.put(held(spared, deleted("w", "b", "1Gi"))...)
@@ -262,7 +262,7 @@ func TestNotNominated(t *testing.T) {
 func TestWithheldUntilNominationEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, localClass().Obj(), node("a").Obj(), claim("c", "1Gi").Obj(), claim("low", "1Gi").Obj(), volume("v", "a", "1Gi").Obj())
+		w := newTestbed(t, localClass().Obj(), node("a").Obj(), claim("c", "1Gi").Obj(), claim("low", "1Gi").Obj(), volume("v", "a", "1Gi").Obj())
 		first, low := important("p", "c"), pod("low", "low")
 		first.Status.NominatedNodeName, low.Spec.SchedulerName = "a", "profile"
 		w.put(first, low)

@@ -91,7 +91,7 @@ func TestPreFilterRejects(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tc.objects...)
+			w := newTestbed(t, tc.objects...)
 			_, status := w.PreFilter(t.Context(), framework.NewCycleState(), tc.pod, nil)
 			if status.Code() != fwk.UnschedulableAndUnresolvable || status.Message() != tc.want {
 				t.Errorf("status %v %q, want UnschedulableAndUnresolvable %q", status.Code(), status.Message(), tc.want)
@@ -108,7 +108,7 @@ func TestPreFilterSkips(t *testing.T) {
 	for name, p := range map[string]*v1.Pod{"no claims": hostPath, "is already on a node": placed} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, node("a").Obj())
+			w := newTestbed(t, node("a").Obj())
 			state := framework.NewCycleState()
 			if _, status := w.PreFilter(t.Context(), state, p, nil); !status.IsSkip() {
 				t.Errorf("PreFilter: %v, want Skip", status)
@@ -184,7 +184,7 @@ func TestNarrowing(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, nodes...)
+			w := newTestbed(t, nodes...)
 			w.put(tc.objects...)
 			result, status := w.PreFilter(t.Context(), framework.NewCycleState(), pod("p", tc.claims...), nil)
 			if !status.IsSuccess() {
@@ -205,7 +205,7 @@ func TestNarrowing(t *testing.T) {
 // so Filter must agree with it.
 func TestFilterWithoutNarrowing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(),
+	w := newTestbed(t, localClass().Obj(), node("a").Obj(), node("b").Obj(),
 		claim("c", "1Gi").Bound("v").Obj(), volume("v", "a", "1Gi").ClaimRef("default", "c", "pvc-c").Obj())
 	c := w.begin(pod("p", "c"))
 	if status := c.filter("a"); !status.IsSuccess() {
@@ -223,7 +223,7 @@ func TestStaleSelectedNode(t *testing.T) {
 	for _, selected := range []string{"gone", "no/such", "..", "%2e"} {
 		t.Run(selected, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, csiClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Class("csi").SelectedNode(selected).Obj())
+			w := newTestbed(t, csiClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Class("csi").SelectedNode(selected).Obj())
 			p, state := pod("p", "c"), framework.NewCycleState()
 			if result, status := w.PreFilter(t.Context(), state, p, nil); result != nil || !status.IsSuccess() {
 				t.Fatalf("PreFilter names nodes %+v, status %v; want neither", result, status)
@@ -246,7 +246,7 @@ func TestNoRequestsInTheSchedulingLoop(t *testing.T) {
 	for name, selected := range map[string]string{"none": "", "live": "a", "gone": "gone", "not a node name": "no/such"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, objects...)
+			w := newTestbed(t, objects...)
 			w.put(claim("made", "1Gi").Class("csi").SelectedNode(selected).Obj(), claim("static", "2Gi").SelectedNode(selected).Obj())
 			w.client.ClearActions()
 			c := w.begin(important("p", "static", "made", "bound"))

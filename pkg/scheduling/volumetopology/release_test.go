@@ -28,7 +28,7 @@ func TestActivatedOnRelease(t *testing.T) {
 		running.Spec.NodeName = "a"
 		elsewhere := waits("of-another-profile", "d")
 		elsewhere.Spec.SchedulerName = "other"
-		w := newWorld(t, csiClass().Obj(), csiDriver(true), node("a").Obj(), capacity("r", "a", "100Gi").Obj(),
+		w := newTestbed(t, csiClass().Obj(), csiDriver(true), node("a").Obj(), capacity("r", "a", "100Gi").Obj(),
 			claim("c", "60Gi").Class("csi").Obj(), claim("d", "50Gi").Class("csi").Obj(),
 			claim("large", "101Gi").Class("csi").Obj(),
 			running)

@@ -49,7 +49,7 @@ func TestReserve(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, localClass().Obj(), csiClass().Obj(), node("a").Obj(), node("b").Obj())
+			w := newTestbed(t, localClass().Obj(), csiClass().Obj(), node("a").Obj(), node("b").Obj())
 			w.put(tc.objects...)
 			mine, theirs := w.begin(pod("mine", tc.mine...)), w.begin(pod("theirs", tc.theirs...))
 			othersFit := func(want bool) {
@@ -89,7 +89,7 @@ func TestReserve(t *testing.T) {
 // TestReserveElsewhere: a second Reserve on another node replaces the first.
 func TestReserveElsewhere(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(),
+	w := newTestbed(t, localClass().Obj(), node("a").Obj(), node("b").Obj(),
 		volume("v", "a", "1Gi").Obj(), volume("x", "b", "1Gi").Obj(), claim("c", "1Gi").Obj(), claim("d", "1Gi").Obj())
 	mine, theirs := w.begin(pod("mine", "c")), w.begin(pod("theirs", "d"))
 	for _, node := range []string{"a", "b"} {
@@ -111,7 +111,7 @@ func TestReserveElsewhere(t *testing.T) {
 // without waiting for an event, hence an error.
 func TestReserveTooLate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, localClass().Obj(), node("a").Obj(), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(), claim("d", "1Gi").Obj())
+	w := newTestbed(t, localClass().Obj(), node("a").Obj(), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(), claim("d", "1Gi").Obj())
 	first, second := w.begin(pod("first", "c")), w.begin(pod("second", "d"))
 	if status := second.filter("a"); !status.IsSuccess() {
 		t.Fatal(status)
@@ -133,7 +133,7 @@ func TestReserveTooLate(t *testing.T) {
 func TestReserveAgainTooLate(t *testing.T) {
 	t.Parallel()
 	only := volume("v", "a", "1Gi").Obj()
-	w := newWorld(t, localClass().Obj(), node("a").Obj(), only, claim("c", "1Gi").Obj())
+	w := newTestbed(t, localClass().Obj(), node("a").Obj(), only, claim("c", "1Gi").Obj())
 	c := w.begin(pod("p", "c"))
 	if status := c.reserve("a"); !status.IsSuccess() {
 		t.Fatal(status)
@@ -151,7 +151,7 @@ func TestReserveAgainTooLate(t *testing.T) {
 // there is something to write.
 func TestPreBindPreFlight(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, localClass().Obj(), node("a").Obj(), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(),
+	w := newTestbed(t, localClass().Obj(), node("a").Obj(), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(),
 		claim("bound", "1Gi").Bound("taken").Obj(), volume("taken", "a", "1Gi").ClaimRef("default", "bound", "pvc-bound").Obj())
 	for claim, skip := range map[string]bool{"c": false, "bound": true} {
 		c := w.begin(pod("p-"+claim, claim))
@@ -176,7 +176,7 @@ func TestCapacityOfBeforeTheStart(t *testing.T) {
 	for i := range objects {
 		t.Run(fmt.Sprintf("%T last", objects[i]), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestbed(t)
 			for j := range objects {
 				w.put(objects[(i+1+j)%len(objects)])
 			}

@@ -77,7 +77,7 @@ func TestScore(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, localClass().Obj(), csiClass().Obj(), node("a").Obj(), node("b").Obj())
+			w := newTestbed(t, localClass().Obj(), csiClass().Obj(), node("a").Obj(), node("b").Obj())
 			w.put(tc.objects...)
 			c := w.begin(pod("p", tc.claims...))
 			if status := w.PreScore(t.Context(), c.state, c.pod, nil); !status.IsSuccess() {
@@ -101,7 +101,7 @@ func TestScore(t *testing.T) {
 // TestPreScoreSkips: nodes are not compared if all claims are bound.
 func TestPreScoreSkips(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, localClass().Obj(), node("a").Obj(), claim("c", "1Gi").Bound("v").Obj(),
+	w := newTestbed(t, localClass().Obj(), node("a").Obj(), claim("c", "1Gi").Bound("v").Obj(),
 		volume("v", "a", "1Gi").ClaimRef("default", "c", "pvc-c").Obj())
 	for name, p := range map[string]*cycle{"bound claims": w.begin(pod("p", "c")), "no claims": w.begin(pod("q"))} {
 		if status := w.PreScore(t.Context(), p.state, p.pod, nil); !status.IsSkip() {

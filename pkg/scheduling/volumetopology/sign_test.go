@@ -14,7 +14,7 @@ import (
 )
 
 // sign is the pod's signature as the framework would compare it, "" for none.
-func (w *world) sign(pod *v1.Pod) string {
+func (w *testbed) sign(pod *v1.Pod) string {
 	w.t.Helper()
 	fragments, status := w.SignPod(w.t.Context(), pod)
 	if !status.IsSuccess() {
@@ -38,7 +38,7 @@ func TestSignPod(t *testing.T) {
 	in := func(namespace, name string, claims ...string) *v1.Pod {
 		return builders.MakePod(name).Namespace(namespace).PVC(claims...).Obj()
 	}
-	w := newWorld(t,
+	w := newTestbed(t,
 		bound("one", "data", "v1"), bound("two", "data", "v2"), bound("one", "log", "v3"), bound("one", "odd", "v5"), bound("two", "odd", "v5"),
 		claim("open", "1Gi").Namespace("one").Obj(),
 		claim("half", "1Gi").Namespace("one").VolumeName("v4").Obj(),
@@ -86,7 +86,7 @@ func TestSignPod(t *testing.T) {
 func TestSignatureOfReboundClaim(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "data")
-	w := newWorld(t, claim("data", "1Gi").Bound("v1").Obj())
+	w := newTestbed(t, claim("data", "1Gi").Bound("v1").Obj())
 	before := w.sign(p)
 	w.put(claim("data", "1Gi").UID("new").Bound("v2").Obj())
 	if now := w.sign(p); now == before || now == "" {

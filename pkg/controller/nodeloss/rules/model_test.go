@@ -112,9 +112,9 @@ func disks() choices {
 	return all
 }
 
-// worlds are everything that can be known, from a few values for each thing: of volumes
+// allFacts are everything that can be known, from a few values for each thing: of volumes
 // whose claim is there, and of those whose claim is not.
-func worlds() [][]choices {
+func allFacts() [][]choices {
 	reported := choices{func(f *rules.Facts) { f.ReportedAt = ago(2 * time.Hour) }, func(f *rules.Facts) { f.ReportedAt = ago(time.Minute) }}
 	terms := choices{
 		func(f *rules.Facts) { f.Terms.Release = true }, func(f *rules.Facts) { f.Terms.Release, f.Exhausted = true, true },
@@ -154,8 +154,8 @@ func TestNoDecisionIsDangerous(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	base := rules.Facts{Now: now, Terms: rules.Terms{Delay: delay}, Volume: rules.Volume{Policy: disk.Delete}}
-	for _, world := range worlds() {
-		visit(t, base, world, &asked)
+	for _, facts := range allFacts() {
+		visit(t, base, facts, &asked)
 	}
 	t.Logf("%d volumes", asked)
 }

@@ -37,8 +37,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is an extender with the informers of a client that keeps objects in memory.
-type world struct {
+// testbed is an extender with the informers of a client that keeps objects in memory.
+type testbed struct {
 	*Extender
 	t       testing.TB
 	client  *fake.Clientset
@@ -59,9 +59,9 @@ const (
 	testBody = 1 << 20
 )
 
-func newWorld(t testing.TB, mode extender.Mode, objects ...runtime.Object) *world {
+func newTestbed(t testing.TB, mode extender.Mode, objects ...runtime.Object) *testbed {
 	t.Helper()
-	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(time.Now()), changed: make(chan struct{}, 1)}
+	w := &testbed{t: t, clock: clocktesting.NewFakePassiveClock(time.Now()), changed: make(chan struct{}, 1)}
 	for i, object := range objects {
 		objects[i] = w.stamped(object)
 	}
@@ -120,14 +120,14 @@ func newWorld(t testing.TB, mode extender.Mode, objects ...runtime.Object) *worl
 
 // stamped returns the object with a new resourceVersion, which client-go's tracker does
 // not set.
-func (w *world) stamped(object runtime.Object) runtime.Object {
+func (w *testbed) stamped(object runtime.Object) runtime.Object {
 	object = object.DeepCopyObject()
 	object.(metav1.Object).SetResourceVersion(strconv.FormatInt(w.version.Add(1), 10))
 	return object
 }
 
 // write creates or updates an object with optimistic locking, as the API server does.
-func (w *world) write(action clienttesting.Action) (bool, runtime.Object, error) {
+func (w *testbed) write(action clienttesting.Action) (bool, runtime.Object, error) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
 	resource, namespace := action.GetResource(), action.GetNamespace()
@@ -149,14 +149,14 @@ func (w *world) write(action clienttesting.Action) (bool, runtime.Object, error)
 }
 
 // post calls a verb with any body.
-func (w *world) post(verb string, body []byte) *httptest.ResponseRecorder {
+func (w *testbed) post(verb string, body []byte) *httptest.ResponseRecorder {
 	answer := httptest.NewRecorder()
 	w.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/"+verb, bytes.NewReader(body)))
 	return answer
 }
 
 // ask calls a verb and decodes its answer.
-func ask[Result any](w *world, verb string, args any) Result {
+func ask[Result any](w *testbed, verb string, args any) Result {
 	w.t.Helper()
 	body, err := json.Marshal(args)
 	if err != nil {
@@ -172,13 +172,13 @@ func ask[Result any](w *world, verb string, args any) Result {
 	return result
 }
 
-func (w *world) filterNames(pod *v1.Pod, nodes ...string) extenderv1.ExtenderFilterResult {
+func (w *testbed) filterNames(pod *v1.Pod, nodes ...string) extenderv1.ExtenderFilterResult {
 	w.t.Helper()
 	return ask[extenderv1.ExtenderFilterResult](w, VerbFilter, extenderv1.ExtenderArgs{Pod: pod, NodeNames: &nodes})
 }
 
 // bindTo returns the error that a bind answers.
-func (w *world) bindTo(pod *v1.Pod, node string) string {
+func (w *testbed) bindTo(pod *v1.Pod, node string) string {
 	w.t.Helper()
 	result := ask[extenderv1.ExtenderBindingResult](w, VerbBind, bindArgs(pod, node))
 	if err := w.cache.Check(); err != nil {
@@ -188,7 +188,7 @@ func (w *world) bindTo(pod *v1.Pod, node string) string {
 }
 
 // wantIdle: nothing is left of calls, once binds that outlived theirs have ended.
-func (w *world) wantIdle(t testing.TB) {
+func (w *testbed) wantIdle(t testing.TB) {
 	t.Helper()
 	w.Wait()
 	if err := errors.Join(w.cache.Check(), w.cache.CheckIdle()); err != nil {
@@ -209,7 +209,7 @@ func bindArgs(pod *v1.Pod, node string) extenderv1.ExtenderBindingArgs {
 }
 
 // on returns the pod's node in the API server.
-func (w *world) on(pod *v1.Pod) string {
+func (w *testbed) on(pod *v1.Pod) string {
 	w.t.Helper()
 	live, err := w.client.CoreV1().Pods(pod.Namespace).Get(w.t.Context(), pod.Name, metav1.GetOptions{})
 	if err != nil {
@@ -218,7 +218,7 @@ func (w *world) on(pod *v1.Pod) string {
 	return live.Spec.NodeName
 }
 
-func (w *world) claim(name string) *v1.PersistentVolumeClaim {
+func (w *testbed) claim(name string) *v1.PersistentVolumeClaim {
 	w.t.Helper()
 	live, err := w.client.CoreV1().PersistentVolumeClaims("default").Get(w.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -228,7 +228,7 @@ func (w *world) claim(name string) *v1.PersistentVolumeClaim {
 }
 
 // follow signals when the informer delivers something.
-func (w *world) follow(informer cache.SharedIndexInformer) {
+func (w *testbed) follow(informer cache.SharedIndexInformer) {
 	w.t.Helper()
 	signal := func(any) {
 		select {
@@ -244,7 +244,7 @@ func (w *world) follow(informer cache.SharedIndexInformer) {
 
 // catchUp updates the cache from the informers' stores: its own handlers may run after
 // those of follow.
-func (w *world) catchUp() {
+func (w *testbed) catchUp() {
 	for _, object := range w.volumes.GetStore().List() {
 		w.cache.ObserveVolume(object.(*v1.PersistentVolume).Name)
 	}
@@ -254,7 +254,7 @@ func (w *world) catchUp() {
 }
 
 // eventually waits until events of volumes and claims make the condition true.
-func (w *world) eventually(what string, is func() bool) {
+func (w *testbed) eventually(what string, is func() bool) {
 	w.t.Helper()
 	giveUp := time.After(deadline.Wait())
 	for w.catchUp(); !is(); w.catchUp() {

@@ -27,10 +27,10 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// world simulates the API server and its informers for plugins: objects are added to the
+// testbed simulates the API server and its informers for plugins: objects are added to the
 // informers' stores first, then delivered to the cache's handlers, which a test can
 // delay. Tests call the queueing hints.
-type world struct {
+type testbed struct {
 	*Plugin
 	t       testing.TB
 	factory informers.SharedInformerFactory
@@ -42,16 +42,16 @@ type world struct {
 	activated chan string
 }
 
-// newWorld creates a plugin with default arguments and the objects.
-func newWorld(t testing.TB, objects ...runtime.Object) *world {
+// newTestbed creates a plugin with default arguments and the objects.
+func newTestbed(t testing.TB, objects ...runtime.Object) *testbed {
 	t.Helper()
 	return newWorldSynced(t, closed, objects...)
 }
 
-// newWorldSynced is newWorld for a cache that is synced once done is closed.
-func newWorldSynced(t testing.TB, done chan struct{}, objects ...runtime.Object) *world {
+// newWorldSynced is newTestbed for a cache that is synced once done is closed.
+func newWorldSynced(t testing.TB, done chan struct{}, objects ...runtime.Object) *testbed {
 	t.Helper()
-	w := &world{t: t, client: newClient(func(string) bool { return true }), activated: make(chan string, manyActivated)}
+	w := &testbed{t: t, client: newClient(func(string) bool { return true }), activated: make(chan string, manyActivated)}
 	w.factory = stoppedInformers(w.client, done)
 	w.Plugin = w.plugin(nil)
 	w.put(objects...)
@@ -72,8 +72,8 @@ func newClient(allowed func(resource string) bool) *fake.Clientset {
 	return client
 }
 
-// plugin creates another plugin with the world's informers.
-func (w *world) plugin(args runtime.Object) *Plugin {
+// plugin creates another plugin with the testbed's informers.
+func (w *testbed) plugin(args runtime.Object) *Plugin {
 	w.t.Helper()
 	made, err := New(w.t.Context(), args, handle{client: w.client, factory: w.factory, activate: func(pod string) {
 		w.activated <- pod
@@ -150,7 +150,7 @@ var closed = func() chan struct{} {
 	return c
 }()
 
-func (w *world) informer(object runtime.Object) *informer {
+func (w *testbed) informer(object runtime.Object) *informer {
 	w.t.Helper()
 	found, ok := w.factory.InformerFor(object, nil).(*informer)
 	if !ok {
@@ -161,7 +161,7 @@ func (w *world) informer(object runtime.Object) *informer {
 
 // put creates or updates objects. Copies of them are stored, each with a new
 // resource version.
-func (w *world) put(objects ...runtime.Object) {
+func (w *testbed) put(objects ...runtime.Object) {
 	w.t.Helper()
 	for _, object := range objects {
 		w.version++
@@ -186,7 +186,7 @@ func (w *world) put(objects ...runtime.Object) {
 }
 
 // remove deletes objects.
-func (w *world) remove(objects ...runtime.Object) {
+func (w *testbed) remove(objects ...runtime.Object) {
 	w.t.Helper()
 	for _, object := range objects {
 		i, last := w.informer(object), w.stored(object)
@@ -198,7 +198,7 @@ func (w *world) remove(objects ...runtime.Object) {
 }
 
 // stored returns the object of this kind and name in the informer's store; nil for nil.
-func (w *world) stored(object runtime.Object) runtime.Object {
+func (w *testbed) stored(object runtime.Object) runtime.Object {
 	w.t.Helper()
 	if object == nil {
 		return nil
@@ -211,9 +211,9 @@ func (w *world) stored(object runtime.Object) runtime.Object {
 }
 
 // hold delays events to the cache's handlers until release.
-func (w *world) hold() { w.held = true }
+func (w *testbed) hold() { w.held = true }
 
-func (w *world) release() {
+func (w *testbed) release() {
 	w.held = false
 	for _, event := range w.queue {
 		event()
@@ -221,7 +221,7 @@ func (w *world) release() {
 	w.queue = nil
 }
 
-func (w *world) deliver(i *informer, event func(cache.ResourceEventHandler)) {
+func (w *testbed) deliver(i *informer, event func(cache.ResourceEventHandler)) {
 	deliver := func() {
 		for _, h := range i.handlers {
 			event(h)
@@ -235,7 +235,7 @@ func (w *world) deliver(i *informer, event func(cache.ResourceEventHandler)) {
 }
 
 // check verifies the cache's invariants.
-func (w *world) check() {
+func (w *testbed) check() {
 	w.t.Helper()
 	if err := w.cache.Check(); err != nil {
 		w.t.Errorf("the cache's invariants are violated: %v", err)
@@ -244,15 +244,15 @@ func (w *world) check() {
 
 // cycle is one scheduling cycle of a pod.
 type cycle struct {
-	*world
+	*testbed
 	state fwk.CycleState
 	pod   *v1.Pod
 }
 
 // begin runs PreFilter, which must succeed or skip.
-func (w *world) begin(pod *v1.Pod) *cycle {
+func (w *testbed) begin(pod *v1.Pod) *cycle {
 	w.t.Helper()
-	c := &cycle{world: w, state: framework.NewCycleState(), pod: pod}
+	c := &cycle{testbed: w, state: framework.NewCycleState(), pod: pod}
 	if _, status := w.PreFilter(w.t.Context(), c.state, pod, nil); !status.IsSuccess() && !status.IsSkip() {
 		w.t.Fatalf("PreFilter of pod %s: %v", pod.Name, status)
 	}
@@ -260,7 +260,7 @@ func (w *world) begin(pod *v1.Pod) *cycle {
 }
 
 // info returns the informer's node, with pods on it.
-func (w *world) info(node string, pods ...*v1.Pod) fwk.NodeInfo {
+func (w *testbed) info(node string, pods ...*v1.Pod) fwk.NodeInfo {
 	w.t.Helper()
 	object, err := w.factory.Core().V1().Nodes().Lister().Get(node)
 	if err != nil {

@@ -100,7 +100,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // events.
 func (c *Controller) sync(ctx context.Context) (time.Duration, error) {
 	now := time.Now()
-	first, asks, err := c.asks()
+	first, requests, err := c.requests()
 	if err != nil {
 		return 0, err
 	}
@@ -115,12 +115,12 @@ func (c *Controller) sync(ctx context.Context) (time.Duration, error) {
 		}
 		grants[node] = merge(grants[node], own)
 	}
-	decision := rules.Decide(now, c.PerHour, grants, asks)
+	decision := rules.Decide(now, c.PerHour, grants, requests)
 	metrics.SetOrphanCleansWaiting(decision.Waiting)
 	byNode := map[string][]rules.Grant{}
-	for _, ask := range decision.Granted {
+	for _, request := range decision.Granted {
 		// The time is as precise as the annotation writes it.
-		byNode[ask.Node] = append(byNode[ask.Node], rules.Grant{Data: ask.Data, At: now.UTC().Truncate(time.Second)})
+		byNode[request.Node] = append(byNode[request.Node], rules.Grant{Data: request.Data, At: now.UTC().Truncate(time.Second)})
 	}
 	var problems error
 	for node, fresh := range byNode {
@@ -129,9 +129,9 @@ func (c *Controller) sync(ctx context.Context) (time.Duration, error) {
 	return decision.Retry, problems
 }
 
-// asks returns the requests in all reports, and the first page of each node with requests or
+// requests returns the requests in all reports, and the first page of each node with requests or
 // grants.
-func (c *Controller) asks() (first map[string]*stowage.LocalDiskReport, asks []rules.Ask, err error) {
+func (c *Controller) requests() (first map[string]*stowage.LocalDiskReport, requests []rules.Request, err error) {
 	first = map[string]*stowage.LocalDiskReport{}
 	indexer := c.ReportInformer.GetIndexer()
 	concerned, err := indexer.ByIndex(concernedIndex, "")
@@ -148,15 +148,15 @@ func (c *Controller) asks() (first map[string]*stowage.LocalDiskReport, asks []r
 		first[node] = page
 		for i := range report.Status.Entries {
 			if e := &report.Status.Entries[i]; asking(e) {
-				ask := rules.Ask{Node: node, Data: e.Acknowledgement}
+				request := rules.Request{Node: node, Data: e.Acknowledgement}
 				if e.Since != nil {
-					ask.Since = e.Since.Time
+					request.Since = e.Since.Time
 				}
-				asks = append(asks, ask)
+				requests = append(requests, request)
 			}
 		}
 	}
-	return first, asks, nil
+	return first, requests, nil
 }
 
 // concerns is the index function of concernedIndex.

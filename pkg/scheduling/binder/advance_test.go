@@ -14,8 +14,8 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
-// TestAdvance: what can be done without a provisioner is done and stays, however
-// often it is asked for; the rest is done once the volume is there.
+// TestAdvance: repeated calls write only what needs no provisioner. The rest is written
+// when the volume exists.
 func TestAdvance(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, claim("a"), claim("p"), volume("pv-a"))
@@ -45,7 +45,7 @@ func TestAdvance(t *testing.T) {
 	}
 }
 
-// TestAdvanceUndoes: a failure is undone as by Bind.
+// TestAdvanceUndoes: Advance undoes its writes after a failure, as Bind does.
 func TestAdvanceUndoes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, claim("a"), claim("b"), volume("pv-a"), volume("pv-b").ClaimRef("default", "other", "uid-other"))

@@ -21,9 +21,8 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// cluster is the state behind an API server: compare-and-swap, status
-// subresources, a volumeName that can be set once. It is also the binder's
-// cache, one that is always up to date.
+// cluster simulates an API server: compare-and-swap, status subresources, a volumeName
+// that can be set once. It is also the binder's cache, which is always up to date.
 type cluster struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -41,12 +40,11 @@ type cluster struct {
 	lost int
 
 	// before and after, if set, are called around each request of the binder,
-	// without the lock. What before returns is the answer instead of the
-	// server's.
+	// without the lock. The error of before replaces the server's response.
 	before  func(call) error
 	after   func(call)
 	binders []*binder.Binder
-	// hang keeps every request until its client gives up.
+	// hang delays every request until its context ends.
 	hang bool
 }
 
@@ -85,7 +83,7 @@ var pod = types.NamespacedName{Namespace: "default", Name: "pod"}
 
 func key(claim *v1.PersistentVolumeClaim) string { return claim.Namespace + "/" + claim.Name }
 
-// change changes anything, as some other client.
+// change changes objects, as another client.
 func (c *cluster) change(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,8 +196,8 @@ func (c *cluster) wrote(resource, name string, status bool) {
 	c.notify()
 }
 
-// check has the invariants at every moment: a claim that is bound
-// has a volume that refers to it, and no other claim has that volume.
+// check checks the invariants: the volume of a bound claim refers to the claim, and no other
+// claim is bound to it.
 func (c *cluster) check() {
 	users := map[string]string{}
 	for _, claim := range c.claims {

@@ -13,24 +13,23 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
-// controller is a model of the PV controller, as far as binding goes. Like the
-// real one it decides on its own caches, which take in volumes and claims
-// independently of each other and arbitrarily late, and makes up to four writes
-// per binding, any of which may conflict. One call of step is one sync or one
-// write, so that a test can put anything in between.
+// controller is a model of the PV controller's binding. Like the real one it decides on its
+// own caches, which receive volumes and claims independently of each other and arbitrarily
+// late, and makes up to four writes per binding, any of which may conflict. One call of step
+// is one sync or one write, so that a test can act in between.
 type controller struct {
 	c   *cluster
 	rng *rand.Rand
 	// volumes and claims are its caches.
 	volumes map[string]*v1.PersistentVolume
 	claims  map[string]*v1.PersistentVolumeClaim
-	// volumeQueue and claimQueue are what has to be synced again.
+	// volumeQueue and claimQueue have the names to sync.
 	volumeQueue, claimQueue map[string]bool
 	// todo are the writes of the sync in progress.
 	todo []func() error
 }
 
-// newController has listed everything and not synced anything yet.
+// newController returns a controller that has listed all objects and synced none.
 func newController(c *cluster, rng *rand.Rand) *controller {
 	k := &controller{
 		c: c, rng: rng,
@@ -46,7 +45,7 @@ func newController(c *cluster, rng *rand.Rand) *controller {
 	return k
 }
 
-// step does one thing, false if there is nothing to do.
+// step syncs one object or makes one write. It returns false if there is nothing to do.
 func (k *controller) step() bool {
 	if len(k.todo) > 0 {
 		write := k.todo[0]
@@ -71,7 +70,7 @@ func (k *controller) step() bool {
 	return true
 }
 
-// watch queues what has changed; the caches take it in when it is synced.
+// watch enqueues changed objects; the caches are updated when they are synced.
 func (k *controller) watch() {
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
@@ -146,7 +145,7 @@ func (k *controller) syncClaim(name string) {
 	}
 }
 
-// bind is the four writes that make a binding, each only if needed.
+// bind returns the four writes of a binding, each only if needed.
 func (k *controller) bind(volumeName, claimName string) {
 	k.todo = append(k.todo, func() error {
 		want, dirty, err := storagehelpers.GetBindVolumeToClaim(k.volumes[volumeName], k.claims[claimName])

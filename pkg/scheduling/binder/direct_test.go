@@ -43,7 +43,7 @@ func failure(err error) plan.FailureCode {
 	}
 }
 
-// state is a claim and a volume in a word each, for comparison.
+// state describes a claim and a volume, for comparison.
 func (c *cluster) state(claimName, volumeName string) string {
 	claim, volume := c.Claim("default", claimName), c.Volume(volumeName)
 	of := "free"
@@ -102,8 +102,8 @@ func bindsEverything(t *testing.T) {
 	}
 }
 
-// All volumes of a pod are written at once: none of the requests is answered
-// before all have come.
+// All volumes of a pod are written concurrently: the server responds to none of the requests
+// before it has received all.
 func TestClaimingIsParallel(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, claim("a"), claim("b"), claim("c"), volume("pv-a"), volume("pv-b"), volume("pv-c"))
@@ -134,8 +134,8 @@ func TestEmptyPlanWritesNothing(t *testing.T) {
 	}
 }
 
-// What others do between our reading and our writing, for each write of a
-// binding of one claim.
+// Another client writes between our read and our write, for each write of the binding of one
+// claim.
 func TestDirectConflicts(t *testing.T) {
 	t.Parallel()
 	const (
@@ -217,7 +217,7 @@ func TestDirectConflicts(t *testing.T) {
 	}
 }
 
-// A write that always meets a newer version is given up.
+// A write that conflicts every time ends with an error.
 func TestConflictsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, claim("a"), volume("pv-a"))
@@ -240,7 +240,7 @@ func forbidden(resource string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "x", errors.New("no"))
 }
 
-// An answer that is lost on the way leaves open whether the write was made.
+// After a lost response it is unknown whether the write was executed.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	for _, resource := range []string{"persistentvolumes", "persistentvolumeclaims", "persistentvolumes/status", "persistentvolumeclaims/status"} {
@@ -275,7 +275,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// repeat carries out the binding's write in the binder's place.
+// repeat executes the binding's write instead of the binder.
 func (c *cluster) repeat(this call) {
 	b := plan.Binding{Claim: c.Claim("default", "a"), Volume: c.Volume("pv-a")}
 	switch this.resource {

@@ -22,7 +22,7 @@ import (
 
 // actors drive a binder and a PV controller against one cluster, in an order
 // drawn from a seed: before and after each request of the binder the controller
-// gets to do anything from nothing to a whole binding.
+// takes any number of steps, up to a whole binding.
 type actors struct {
 	c   *cluster
 	mu  sync.Mutex
@@ -60,15 +60,15 @@ func (a *actors) between() {
 	}
 }
 
-// finish lets all calls return, and the controller come to rest.
+// finish waits until all calls have returned and the controller has nothing left to do.
 func (a *actors) finish(calls ...<-chan error) []error {
 	errs := a.answers(calls...)
 	a.settle()
 	return errs
 }
 
-// answers lets the controller run whenever the binders wait, and time pass when
-// it has nothing to do either, until all calls have returned.
+// answers runs the controller while the binders wait, and advances time when it has nothing to
+// do either, until all calls have returned.
 func (a *actors) answers(calls ...<-chan error) []error {
 	var errs []error
 	for _, call := range calls {
@@ -94,7 +94,7 @@ func (a *actors) step() bool {
 	return a.k.step()
 }
 
-// settle runs the controller until it is content.
+// settle runs the controller until it has nothing left to do.
 func (a *actors) settle() {
 	for steps := 0; a.step(); steps++ {
 		if steps > 10000 {
@@ -103,8 +103,8 @@ func (a *actors) settle() {
 	}
 }
 
-// checkAtRest has the invariants when no writer has work left: claims and volumes refer to
-// each other or to nothing.
+// checkAtRest checks the invariants that hold when no writer has work left: claims and volumes
+// refer to each other or to nothing.
 func (a *actors) checkAtRest() {
 	c := a.c
 	c.t.Helper()
@@ -134,8 +134,8 @@ func (a *actors) checkAtRest() {
 // seeds is the number of orders of each scenario.
 const seeds = 60
 
-// Beside a PV controller that lags, hurries and interrupts as it likes, every
-// binding comes about, and no claim is ever marked Lost.
+// Beside a PV controller that acts at any time, every binding succeeds, and no claim is ever
+// marked Lost.
 func TestBesidePVController(t *testing.T) {
 	t.Parallel()
 	plans := map[string][]string{
@@ -171,9 +171,9 @@ func TestBesidePVController(t *testing.T) {
 	}
 }
 
-// The same, with the binder cancelled somewhere, or failing on one of its
-// claims and undoing the rest: whatever is left, the PV controller completes it
-// or it is free, and another pod can have it.
+// The same, with a binder that is canceled at any request, or fails on one of its claims and
+// undoes the rest: the PV controller completes the remaining bindings, or the volume is free
+// for another pod.
 func TestStoppedBesidePVController(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []binder.Mode{binder.Direct, binder.PVController} {
@@ -214,8 +214,8 @@ func TestStoppedBesidePVController(t *testing.T) {
 	}
 }
 
-// Two pods with a claim in common, in two binders of any mode (two schedulers,
-// or two cycles of one): one of them fails on its other claim and undoes.
+// Two pods share a claim, in two binders of any mode (two schedulers, or two cycles of one):
+// one of them fails on its other claim and undoes.
 func TestSharedClaimBesidePVController(t *testing.T) {
 	t.Parallel()
 	modes := []binder.Mode{binder.Direct, binder.PVController}
@@ -245,10 +245,10 @@ func TestSharedClaimBesidePVController(t *testing.T) {
 	}
 }
 
-// A binder fails on its other claim and undoes, and as soon as its volume is free
-// again another claim gets it, which no PV controller that is behind may take for
-// misbound. That claim is one pod's or two pods', of which one finds the other's
-// claimRef; or its binder dies once it has written that, and another goes on.
+// A binder fails on its other claim and undoes. As soon as its volume is free another claim
+// gets it, which a lagging PV controller must not treat as misbound. One pod has that claim,
+// or two, of which one finds the claimRef of the other; or its binder stops after it has
+// written the claimRef, and another one continues.
 func TestTakenAfterUndoBesidePVController(t *testing.T) {
 	t.Parallel()
 	for name, take := range map[string]func(*actors){

@@ -26,8 +26,7 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
-// RoundTrip makes the cluster an API server without a network: the real
-// client, with its contexts and its concurrency, talks to it.
+// RoundTrip makes the cluster an API server without a network for the real client.
 func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer func() {
 		if r.Body != nil {
@@ -101,7 +100,7 @@ func (c *cluster) serve(this call, body io.Reader) (any, error) {
 	return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Resource: resource}, this.verb)
 }
 
-// review grants what the resource's name does not forbid: see before.
+// review grants a right unless before returns an error for it.
 func (c *cluster) review(body io.Reader) (any, error) {
 	var review authorizationv1.SelfSubjectAccessReview
 	if err := json.NewDecoder(body).Decode(&review); err != nil {
@@ -164,15 +163,15 @@ func (c *cluster) binderFor(mode binder.Mode, timeout time.Duration) *binder.Bin
 	return b
 }
 
-// settle ends what the binders still wait for.
+// settle ends the waits of the binders.
 func (c *cluster) settle() {
 	for _, b := range c.binders {
 		b.Settle(context.Background())
 	}
 }
 
-// plan gives each claim ("claim=volume") its volume, or has one made for it
-// ("claim+provisioner"), as both are now.
+// plan assigns its volume to each claim ("claim=volume"), or provisions one
+// ("claim+provisioner"), in their current versions.
 func (c *cluster) plan(entries ...string) *plan.Plan {
 	c.t.Helper()
 	p := &plan.Plan{Pod: pod, PodUID: "pod-uid", Node: "n1"}

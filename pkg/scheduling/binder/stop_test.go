@@ -19,8 +19,8 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
-// provision is an external provisioner and a PV controller that has taken note of
-// the volume: it makes volume pv-p for claim p when selected-node is written.
+// provision simulates an external provisioner, and a PV controller that has observed the
+// volume: it creates volume pv-p for claim p when selected-node is written.
 func (c *cluster) provision(phase v1.PersistentVolumePhase) {
 	pvc := c.Claim("default", "p")
 	if pvc == nil || pvc.Annotations[plan.AnnSelectedNode] != "n1" || c.Volume("pv-p") != nil {
@@ -33,7 +33,7 @@ func (c *cluster) provision(phase v1.PersistentVolumePhase) {
 	})
 }
 
-// planNow plans again from what is there, as the next scheduling cycle would.
+// planNow plans again from the current objects, as the next scheduling cycle does.
 func (c *cluster) planNow() *plan.Plan {
 	var entries []string
 	for _, name := range []string{"a", "b"} {
@@ -49,10 +49,10 @@ func (c *cluster) planNow() *plan.Plan {
 
 // halt is how the binder is stopped at a write.
 type halt struct {
-	// after the write was carried out, or before it is.
+	// after: the write was executed; else it is not.
 	after bool
-	// dead: the process is gone, no request gets through any more. Else its
-	// context is cancelled.
+	// dead: the process was killed and sends no more requests. Else its context is
+	// canceled.
 	dead bool
 }
 
@@ -113,10 +113,9 @@ func (c *cluster) stopAt(n int, h halt, cancel context.CancelFunc) (reached func
 	}
 }
 
-// Direct is stopped at every one of its writes, in every way. At each moment
-// cluster.check holds; cancelled before the first claim is written, the static
-// volumes are free again; after it, everything is bound; and the next cycle can
-// always complete what was left.
+// Direct is stopped at every one of its writes, in every way. cluster.check always holds. If
+// it is canceled before the first claim is written, the static volumes are free again; after
+// that, everything is bound. The next cycle can always complete the rest.
 func TestDirectStoppedAtAnyWrite(t *testing.T) {
 	t.Parallel()
 	for _, h := range []halt{{}, {after: true}, {dead: true}, {dead: true, after: true}} {
@@ -203,8 +202,8 @@ func TestPVControllerModeStoppedAtAnyWrite(t *testing.T) {
 	}
 }
 
-// A preemption arrives while requests of step 1 are under way: their answers
-// are waited for; otherwise it is unknown what to undo.
+// A preemption cancels the call while requests of step 1 are in progress. Bind waits for their
+// responses, without which it is unknown what to undo.
 func TestCancelledWhileWriting(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, claim("a"), claim("b"), volume("pv-a"), volume("pv-b"))
@@ -269,7 +268,7 @@ func TestSettle(t *testing.T) {
 	})
 }
 
-// The volume that cannot be had ends the binding of the others.
+// A volume that another claim has ends the binding of the others.
 func TestFailureUndoesTheOthers(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []binder.Mode{binder.Direct, binder.PVController} {
@@ -313,9 +312,8 @@ func TestUndoLeavesWhatOthersRelyOn(t *testing.T) {
 	}
 }
 
-// Two pods share claim a. One fails on its other claim and undoes, while the
-// other has found the claimRef of pv-a in place and is about to bind the claim
-// to it: it must not be pulled away.
+// Two pods share claim a. One fails on its other claim and undoes, while the other has found
+// the claimRef of pv-a in place and is about to bind the claim: the claimRef must stay.
 func TestSharedClaimSurvivesTheOthersUndo(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, claim("a"), claim("b"), volume("pv-a"), volume("pv-b"))
@@ -347,8 +345,8 @@ func TestSharedClaimSurvivesTheOthersUndo(t *testing.T) {
 	}
 }
 
-// One claim is bound, though not its volume's status, when the other is
-// refused: the bound one is past undoing.
+// One claim is bound, and the phase of its volume is not written, when the API server rejects
+// the other: the bound one cannot be undone.
 func TestBoundClaimIsNotUndone(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, claim("a"), claim("b"), volume("pv-a"), volume("pv-b"))
@@ -373,7 +371,7 @@ func TestBoundClaimIsNotUndone(t *testing.T) {
 	}
 }
 
-// until waits for the cluster to change into a state.
+// until waits until the cluster has a state.
 func (c *cluster) until(reached func() bool) {
 	changed, stop := c.Subscribe(nil)
 	defer stop()

@@ -138,8 +138,8 @@ func TestPVControllerModeWaitsForTheController(t *testing.T) {
 	})
 }
 
-// While claim p waits for its volume, something happens: the call ends at once
-// with that cause, although other claims wait on, and a is free again.
+// While claim p waits for its volume, an event ends the call at once with that cause,
+// although other claims still wait, and a is free again.
 func TestFirstCauseEndsTheWait(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -246,7 +246,7 @@ func TestTimeoutTellsWhatEachClaimWaitsFor(t *testing.T) {
 }
 
 // A volume that its owner has pre-bound by name, or whose binding to another claim was
-// undone: the PV controller may not have seen our claimRef yet, and would mark the claim
+// undone: the PV controller may not have observed our claimRef yet, and would mark the claim
 // Lost.
 func TestPVControllerIsGivenTime(t *testing.T) {
 	t.Parallel()
@@ -300,8 +300,8 @@ func boundTo(volume string) func(*v1.PersistentVolumeClaim) {
 	}
 }
 
-// A PV controller that has set a volume Bound writes its claim next: ours would meet it.
-// One that does not is waited for a second, or half of the time that is left.
+// A PV controller that has set a volume Bound writes its claim next, with which our write
+// would conflict. Direct waits for it for a second, or half of the remaining time.
 func TestClaimIsLeftToThePVController(t *testing.T) {
 	t.Parallel()
 	begun := map[string]struct {
@@ -357,8 +357,8 @@ func TestClaimIsLeftToThePVController(t *testing.T) {
 	}
 }
 
-// A PV controller that is behind is spared the write of a provisioned volume's phase. It may
-// not know the volume, so the claim stays its own however long it takes.
+// For a lagging PV controller Direct writes the phase of a provisioned volume. The PV
+// controller may not know the volume, so it alone writes the claim, however long that takes.
 func TestPhaseIsSetForABusyPVController(t *testing.T) {
 	t.Parallel()
 	const patience, completion = 5 * time.Second, time.Second
@@ -455,7 +455,7 @@ func TestPhaseIsLeftToThePVController(t *testing.T) {
 }
 
 // A client with a rate limit sends requests seconds after they are made. One for a status
-// that the PV controller has written meanwhile is withdrawn.
+// that the PV controller has written meanwhile is canceled.
 func TestStatusWriteIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -472,7 +472,7 @@ func TestStatusWriteIsWithdrawn(t *testing.T) {
 	})
 }
 
-// One that the API server does not answer is given up seconds after the context has ended.
+// One without a response is canceled seconds after the context has ended.
 func TestHangingStatusWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -489,7 +489,7 @@ func TestHangingStatusWrite(t *testing.T) {
 	})
 }
 
-// Without a PV controller nothing of a static binding waits.
+// Without a PV controller a static binding does not wait.
 func TestWithoutPVControllerNothingWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -522,8 +522,8 @@ func TestTimeoutLeavesTheRestToThePVController(t *testing.T) {
 	})
 }
 
-// Rights for the statuses were taken away after the start: the claims are
-// bound, and the PV controller says so.
+// The rights to write statuses are revoked after the start: the claims are bound, and the PV
+// controller writes the statuses.
 func TestStatusIsLeftToThePVController(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -584,7 +584,7 @@ func TestSelectedNodeOfAnotherNode(t *testing.T) {
 	}
 }
 
-// A server that does not answer holds a cancelled binding up for seconds only.
+// A server that does not respond delays a canceled binding by seconds only.
 func TestHangingServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -25,8 +25,8 @@ type Grant struct {
 	At time.Time
 }
 
-// Ask is a request for a grant.
-type Ask struct {
+// Request is a request for a grant.
+type Request struct {
 	Node, Data string
 	// Since is when the provisioner first requested it.
 	Since time.Time
@@ -65,7 +65,7 @@ func FormatGrants(grants []Grant) string {
 
 // Decision is which requests are granted now.
 type Decision struct {
-	Granted []Ask
+	Granted []Request
 	// Waiting is how many are not granted. Retry is the time until the next one may be granted;
 	// zero if only a different limit could allow that.
 	Waiting int
@@ -74,7 +74,7 @@ type Decision struct {
 
 // Decide grants requests in the order of their time, at most limit in a window. grants are those
 // of each node; expired ones neither count nor answer a request.
-func Decide(now time.Time, limit int, grants map[string][]Grant, asks []Ask) Decision {
+func Decide(now time.Time, limit int, grants map[string][]Grant, requests []Request) Decision {
 	var spent []time.Time
 	for _, all := range grants {
 		for _, grant := range all {
@@ -84,17 +84,17 @@ func Decide(now time.Time, limit int, grants map[string][]Grant, asks []Ask) Dec
 		}
 	}
 	slices.SortFunc(spent, time.Time.Compare)
-	var open []Ask
-	for _, ask := range asks {
-		answered := slices.ContainsFunc(grants[ask.Node], func(g Grant) bool { return g.Data == ask.Data && !g.expired(now) })
+	var open []Request
+	for _, request := range requests {
+		answered := slices.ContainsFunc(grants[request.Node], func(g Grant) bool { return g.Data == request.Data && !g.expired(now) })
 		if !answered {
-			open = append(open, ask)
+			open = append(open, request)
 		}
 	}
-	slices.SortFunc(open, func(a, b Ask) int {
+	slices.SortFunc(open, func(a, b Request) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Data, b.Data))
 	})
-	open = slices.CompactFunc(open, func(a, b Ask) bool { return a.Node == b.Node && a.Data == b.Data })
+	open = slices.CompactFunc(open, func(a, b Request) bool { return a.Node == b.Node && a.Data == b.Data })
 	free := min(max(limit-len(spent), 0), len(open))
 	d := Decision{Granted: open[:free], Waiting: len(open) - free}
 	if d.Waiting > 0 && limit > 0 {

@@ -17,52 +17,52 @@ var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 func ago(d time.Duration) time.Time { return now.Add(-d) }
 
 func TestDecide(t *testing.T) {
-	ask := func(node, data string, since time.Duration) rules.Ask {
-		return rules.Ask{Node: node, Data: data, Since: ago(since)}
+	ask := func(node, data string, since time.Duration) rules.Request {
+		return rules.Request{Node: node, Data: data, Since: ago(since)}
 	}
 	grant := func(data string, since time.Duration) rules.Grant { return rules.Grant{Data: data, At: ago(since)} }
 	for name, test := range map[string]struct {
-		limit  int
-		grants map[string][]rules.Grant
-		asks   []rules.Ask
-		want   rules.Decision
+		limit    int
+		grants   map[string][]rules.Grant
+		requests []rules.Request
+		want     rules.Decision
 	}{
-		"nothing is asked for": {limit: 2, want: rules.Decision{}},
-		"the first that asked are granted": {
-			limit: 2, asks: []rules.Ask{ask("n1", "a", 1), ask("n2", "b", 3), ask("n3", "c", 2)},
-			want: rules.Decision{Granted: []rules.Ask{ask("n2", "b", 3), ask("n3", "c", 2)}, Waiting: 1, Retry: time.Hour},
+		"no requests": {limit: 2, want: rules.Decision{}},
+		"the first requests are granted": {
+			limit: 2, requests: []rules.Request{ask("n1", "a", 1), ask("n2", "b", 3), ask("n3", "c", 2)},
+			want: rules.Decision{Granted: []rules.Request{ask("n2", "b", 3), ask("n3", "c", 2)}, Waiting: 1, Retry: time.Hour},
 		},
 		"grants of all nodes count": {
 			limit: 2, grants: map[string][]rules.Grant{"n1": {grant("x", 40*time.Minute)}, "n2": {grant("y", 10*time.Minute)}},
-			asks: []rules.Ask{ask("n3", "a", 1)}, want: rules.Decision{Waiting: 1, Retry: 20 * time.Minute},
+			requests: []rules.Request{ask("n3", "a", 1)}, want: rules.Decision{Waiting: 1, Retry: 20 * time.Minute},
 		},
 		"more were granted than the limit is now": {
 			limit: 1, grants: map[string][]rules.Grant{"n1": {grant("x", 40*time.Minute), grant("y", 10*time.Minute)}},
-			asks: []rules.Ask{ask("n3", "a", 1)}, want: rules.Decision{Waiting: 1, Retry: 50 * time.Minute},
+			requests: []rules.Request{ask("n3", "a", 1)}, want: rules.Decision{Waiting: 1, Retry: 50 * time.Minute},
 		},
 		"expired grants do not count": {
 			limit: 1, grants: map[string][]rules.Grant{"n1": {grant("x", time.Hour)}},
-			asks: []rules.Ask{ask("n1", "a", 1)}, want: rules.Decision{Granted: []rules.Ask{ask("n1", "a", 1)}},
+			requests: []rules.Request{ask("n1", "a", 1)}, want: rules.Decision{Granted: []rules.Request{ask("n1", "a", 1)}},
 		},
 		"grants of an administrator do not count": {
 			limit: 1, grants: map[string][]rules.Grant{"n1": {{Data: "x"}}},
-			asks: []rules.Ask{ask("n1", "x", 2), ask("n1", "a", 1)}, want: rules.Decision{Granted: []rules.Ask{ask("n1", "a", 1)}},
+			requests: []rules.Request{ask("n1", "x", 2), ask("n1", "a", 1)}, want: rules.Decision{Granted: []rules.Request{ask("n1", "a", 1)}},
 		},
 		"what is granted is not granted again": {
 			limit: 2, grants: map[string][]rules.Grant{"n1": {grant("a", time.Minute)}},
-			asks: []rules.Ask{ask("n1", "a", 1), ask("n2", "a", 1)}, want: rules.Decision{Granted: []rules.Ask{ask("n2", "a", 1)}},
+			requests: []rules.Request{ask("n1", "a", 1), ask("n2", "a", 1)}, want: rules.Decision{Granted: []rules.Request{ask("n2", "a", 1)}},
 		},
 		"an expired grant that was not used is granted again": {
 			limit: 1, grants: map[string][]rules.Grant{"n1": {grant("a", 2*time.Hour)}},
-			asks: []rules.Ask{ask("n1", "a", 1)}, want: rules.Decision{Granted: []rules.Ask{ask("n1", "a", 1)}},
+			requests: []rules.Request{ask("n1", "a", 1)}, want: rules.Decision{Granted: []rules.Request{ask("n1", "a", 1)}},
 		},
-		"a limit of none": {asks: []rules.Ask{ask("n1", "a", 1)}, want: rules.Decision{Waiting: 1}},
-		"asked for twice": {
-			limit: 2, asks: []rules.Ask{ask("n1", "a", 1), ask("n1", "a", 1)}, want: rules.Decision{Granted: []rules.Ask{ask("n1", "a", 1)}},
+		"a limit of none": {requests: []rules.Request{ask("n1", "a", 1)}, want: rules.Decision{Waiting: 1}},
+		"requested twice": {
+			limit: 2, requests: []rules.Request{ask("n1", "a", 1), ask("n1", "a", 1)}, want: rules.Decision{Granted: []rules.Request{ask("n1", "a", 1)}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := rules.Decide(now, test.limit, test.grants, test.asks)
+			got := rules.Decide(now, test.limit, test.grants, test.requests)
 			if len(got.Granted) == 0 {
 				got.Granted = nil
 			}

@@ -46,26 +46,23 @@ type CallsConfig struct {
 // ServeCalls serves until ctx ends. With certificates, the TLS handshake rejects clients whose
 // certificate ClientCAFile has not signed.
 func ServeCalls(ctx context.Context, c CallsConfig) error {
-	if c.Listener == nil {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Address)
-		if err != nil {
-			return fmt.Errorf("listen at %q: %w", c.Address, err)
-		}
-		c.Listener = listener
+	listener, err := listen(ctx, c.Listener, c.Address)
+	if err != nil {
+		return err
 	}
 	logger := klog.FromContext(ctx)
 	if c.CertFile == "" {
 		server := newServer(c.Handler)
-		logger.Info("Serving calls in plain HTTP to all processes on this machine", "address", c.Listener.Addr().String())
-		return untilDone(ctx, server, func() error { return server.Serve(c.Listener) })
+		logger.Info("Serving calls in plain HTTP to all processes on this machine", "address", listener.Addr().String())
+		return untilDone(ctx, server, func() error { return server.Serve(listener) })
 	}
 	if c.ClientCAFile == "" { // no file is not a file that admits every client
-		return errors.Join(errors.New("serve calls: ClientCAFile must not be empty with CertFile"), c.Listener.Close())
+		return errors.Join(errors.New("serve calls: ClientCAFile must not be empty with CertFile"), listener.Close())
 	}
 	server := newServer(named(c.ClientNames, c.Handler))
 	server.ConnState = releaseActive
-	logger.V(2).Info("Serving calls", "address", c.Listener.Addr().String(), "clientNames", c.ClientNames)
-	return serveTLS(ctx, server, newBoundedListener(c.Listener, cmp.Or(c.handshakes, maxHandshakes)), tlsFiles{
+	logger.V(2).Info("Serving calls", "address", listener.Addr().String(), "clientNames", c.ClientNames)
+	return serveTLS(ctx, server, newBoundedListener(listener, cmp.Or(c.handshakes, maxHandshakes)), tlsFiles{
 		cert: c.CertFile, key: c.KeyFile, clientCA: c.ClientCAFile, protocols: []string{"h2", "http/1.1"},
 	})
 }

@@ -61,14 +61,11 @@ type Config struct {
 
 // Serve serves until ctx ends.
 func Serve(ctx context.Context, c Config) error {
-	if c.Listener == nil {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Address)
-		if err != nil {
-			return fmt.Errorf("listen at %q: %w", c.Address, err)
-		}
-		c.Listener = listener
+	accepting, err := listen(ctx, c.Listener, c.Address)
+	if err != nil {
+		return err
 	}
-	listener := newBoundedListener(c.Listener, maxConnections)
+	listener := newBoundedListener(accepting, maxConnections)
 	server := newServer(handler(c))
 	server.ReadTimeout, server.WriteTimeout = requestTimeout, requestTimeout
 	klog.FromContext(ctx).V(2).Info("Serving health and metrics", "address", listener.Addr().String(), "secure", c.Secure != nil)
@@ -76,6 +73,18 @@ func Serve(ctx context.Context, c Config) error {
 		return untilDone(ctx, server, func() error { return server.Serve(listener) })
 	}
 	return c.Secure.serve(ctx, server, listener)
+}
+
+// listen returns the listener, or one at the address if there is none.
+func listen(ctx context.Context, listener net.Listener, address string) (net.Listener, error) {
+	if listener != nil {
+		return listener, nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen at %q: %w", address, err)
+	}
+	return listener, nil
 }
 
 func newServer(h http.Handler) *http.Server {

@@ -46,18 +46,22 @@ func TestTrim(t *testing.T) {
 	}
 }
 
+// failing is a runner that fails at once.
+type failing struct{ err error }
+
+func (f failing) Run(context.Context) error { return f.err }
+
 // TestRunAll: a failed loop stops the others, and the error names it.
 func TestRunAll(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
-	wait := func(ctx context.Context) error { <-ctx.Done(); return nil }
-	err := runAll(t.Context(), []loop{{"good", wait}, {"bad", func(context.Context) error { return broken }}})
+	err := runAll(t.Context(), []loop{{"good", disabled{}}, {"bad", failing{broken}}})
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "bad") {
 		t.Errorf("error %v, want that of the loop bad", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := runAll(ctx, []loop{{"good", wait}}); err != nil {
+	if err := runAll(ctx, []loop{{"good", disabled{}}}); err != nil {
 		t.Errorf("error %v after a cancellation", err)
 	}
 }

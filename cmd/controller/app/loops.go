@@ -32,9 +32,18 @@ const (
 // loop is work that the leading replica does.
 type loop struct {
 	name string
-	// run works until its context ends. It returns after all its goroutines have.
-	run func(context.Context) error
+	runner
 }
+
+// runner works until its context ends. It returns after all its goroutines have.
+type runner interface {
+	Run(ctx context.Context) error
+}
+
+// disabled is a runner without work.
+type disabled struct{}
+
+func (disabled) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 
 // parts are the shared parts of the loops of a process. Constructors of loops add their handlers
 // to the informers. The informers start after that, on standby replicas too, so that these take
@@ -55,77 +64,42 @@ type parts struct {
 func makeLoops(p *parts) ([]loop, error) {
 	makers := []struct {
 		name string
-		make func(*parts) (func(context.Context) error, error)
+		make func() (runner, error)
 	}{
-		{"node-loss", newNodeLoss},
-		{"node-hosts", newNodeHosts},
-		{"cleaning-jobs", newCleaningJobs},
-		{"orphan-cleans", newOrphanCleans},
-		{"heartbeats", newHeartbeats},
+		{"node-loss", func() (runner, error) { // releases the claims of lost nodes
+			return nodeloss.New(nodeloss.Config{
+				Settings: p.settings.NodeLoss, Client: p.client, Informers: p.informers,
+				Reports: p.reports, ReportInformer: p.reportInformer, Events: p.events,
+			})
+		}},
+		{"node-hosts", func() (runner, error) { // writes the hostnames of nodes for the provisioners' policies
+			return nodehosts.New(p.client, p.informers)
+		}},
+		{"cleaning-jobs", func() (runner, error) { // creates cleaning Jobs
+			if !p.settings.CleaningJobs.Enabled {
+				return disabled{}, nil
+			}
+			return cleaningjobs.New(cleaningjobs.Config{
+				Client: p.client, Reports: p.reports, ReportInformer: p.reportInformer,
+				Namespace: provisionerNamespace, ConfigMap: provisionerName, DaemonSet: provisionerName, Image: p.settings.CleaningJobs.Image,
+			})
+		}},
+		{"orphan-cleans", func() (runner, error) { // allows provisioners to clean disks whose volume is gone
+			return orphancleans.New(orphancleans.Config{
+				Reports: p.reports, ReportInformer: p.reportInformer, PerHour: int(*p.settings.OrphanCleans.PerHour),
+			})
+		}},
+		{"heartbeats", func() (runner, error) { // marks the reports of provisioners that do not renew their Lease
+			return heartbeats.New(heartbeats.Config{Client: p.client, Informers: p.informers, Reports: p.reports, ReportInformer: p.reportInformer})
+		}},
 	}
 	var loops []loop
 	for _, maker := range makers {
-		run, err := maker.make(p)
+		made, err := maker.make()
 		if err != nil {
 			return nil, fmt.Errorf("make the loop %s: %w", maker.name, err)
 		}
-		loops = append(loops, loop{maker.name, run})
+		loops = append(loops, loop{maker.name, made})
 	}
 	return loops, nil
-}
-
-// newNodeLoss releases the claims of lost nodes.
-func newNodeLoss(p *parts) (func(context.Context) error, error) {
-	c, err := nodeloss.New(nodeloss.Config{
-		Settings: p.settings.NodeLoss, Client: p.client, Informers: p.informers,
-		Reports: p.reports, ReportInformer: p.reportInformer, Events: p.events,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return c.Run, nil
-}
-
-// newNodeHosts writes the hostnames of nodes for the provisioners' policies.
-func newNodeHosts(p *parts) (func(context.Context) error, error) {
-	c, err := nodehosts.New(p.client, p.informers)
-	if err != nil {
-		return nil, err
-	}
-	return c.Run, nil
-}
-
-// newHeartbeats marks the reports of provisioners that do not renew their Lease.
-func newHeartbeats(p *parts) (func(context.Context) error, error) {
-	c, err := heartbeats.New(heartbeats.Config{Client: p.client, Informers: p.informers, Reports: p.reports, ReportInformer: p.reportInformer})
-	if err != nil {
-		return nil, err
-	}
-	return c.Run, nil
-}
-
-// newOrphanCleans allows provisioners to clean disks whose volume is gone.
-func newOrphanCleans(p *parts) (func(context.Context) error, error) {
-	c, err := orphancleans.New(orphancleans.Config{
-		Reports: p.reports, ReportInformer: p.reportInformer, PerHour: int(*p.settings.OrphanCleans.PerHour),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return c.Run, nil
-}
-
-// newCleaningJobs creates cleaning Jobs, if that is enabled.
-func newCleaningJobs(p *parts) (func(context.Context) error, error) {
-	if !p.settings.CleaningJobs.Enabled {
-		return func(ctx context.Context) error { <-ctx.Done(); return nil }, nil
-	}
-	controller, err := cleaningjobs.New(cleaningjobs.Config{
-		Client: p.client, Reports: p.reports, ReportInformer: p.reportInformer,
-		Namespace: provisionerNamespace, ConfigMap: provisionerName, DaemonSet: provisionerName, Image: p.settings.CleaningJobs.Image,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return controller.Run, nil
 }

@@ -141,7 +141,7 @@ func runAll(ctx context.Context, loops []loop) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, l := range loops {
 		group.Go(func() error {
-			if err := l.run(ctx); err != nil && ctx.Err() == nil {
+			if err := l.Run(ctx); err != nil && ctx.Err() == nil {
 				return fmt.Errorf("run the loop %s: %w", l.name, err)
 			}
 			<-ctx.Done()

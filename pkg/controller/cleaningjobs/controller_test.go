@@ -46,11 +46,11 @@ type testbed struct {
 
 // Patch is Reports': what is applied is observed by the informer at once.
 func (w *testbed) Patch(_ context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, sub ...string) (*stowage.LocalDiskReport, error) {
-	var written applied
+	var written stowage.LocalDiskReport
 	if err := json.Unmarshal(data, &written); err != nil {
 		return nil, err
 	}
-	if name != node || kind != types.ApplyPatchType || o.FieldManager != fieldManager || len(sub) != 1 || written.Metadata.UID != "report" {
+	if name != node || kind != types.ApplyPatchType || o.FieldManager != fieldManager || len(sub) != 1 || written.UID != "report" {
 		w.t.Errorf("patch %s %s %v %v %s", name, kind, o, sub, data)
 	}
 	w.answers, w.writes = written.Status.Jobs, w.writes+1

@@ -5,6 +5,7 @@ package cleaningjobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,6 +29,8 @@ import (
 	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/metrics"
 )
+
+const fieldManager = "stowage-cleaning-jobs"
 
 // Reasons of answers, in addition to those of package cleanjob.
 const (
@@ -254,4 +258,28 @@ func (c *Controller) deleteAll(ctx context.Context, jobs []*batchv1.Job) error {
 		klog.FromContext(ctx).V(2).Info("Deleted a cleaning Job that is no longer requested", "job", klog.KObj(job))
 	}
 	return problems
+}
+
+// writeAnswers applies changed answers to the first page of a report.
+func (c *Controller) writeAnswers(ctx context.Context, first *stowage.LocalDiskReport, answers []stowage.CleaningJob) error {
+	if equality.Semantic.DeepEqual(first.Status.Jobs, answers) || len(first.Status.Jobs)+len(answers) == 0 {
+		return nil
+	}
+	status := map[string]any{}
+	if len(answers) > 0 {
+		status["jobs"] = answers
+	}
+	data, err := json.Marshal(map[string]any{
+		"apiVersion": stowage.SchemeGroupVersion.String(), "kind": "LocalDiskReport",
+		"metadata": map[string]any{"name": first.Name, "uid": first.UID}, // the UID prevents a write to a recreated report
+		"status":   status,
+	})
+	if err != nil {
+		return fmt.Errorf("encode the answers for LocalDiskReport %s: %w", first.Name, err)
+	}
+	_, err = c.Reports.Patch(ctx, first.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)}, "status")
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("apply answers to LocalDiskReport %s: %w", first.Name, err)
+	}
+	return nil
 }

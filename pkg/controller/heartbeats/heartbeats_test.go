@@ -189,7 +189,7 @@ func TestNoSilence(t *testing.T) {
 				w.pass(time.Minute)
 				w.refused = apierrors.NewConflict(stowage.SchemeGroupVersion.WithResource("localdiskreports").GroupResource(), node, errors.New("it has changed"))
 				if again := w.sync(); again == 0 {
-					w.t.Error("it is not tried again")
+					w.t.Error("it is not retried")
 				}
 			}, metav1.ConditionUnknown, 1,
 		},

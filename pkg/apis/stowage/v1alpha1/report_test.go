@@ -36,7 +36,7 @@ func example() *LocalDiskReport {
 			}},
 			Entries: []Entry{{
 				Class: "fast", Name: "disk1", Path: "/mnt/fast/disk1",
-				State: EntryCleaning, Reason: "CleanFailed", Message: "will be tried again", Since: &then,
+				State: EntryCleaning, Reason: "CleanFailed", Message: "will be retried", Since: &then,
 				Kind: "Device", Mode: "Block", Bytes: 1 << 40, Identity: "wwn:5000c500a1b2c3d4",
 				Volume: "local-pv-1", Generation: 1, Link: LinkWithheld, Filesystem: "ext4:0f0e0d0c-0b0a-4908-8706-050403020100",
 				BlankProof:      &BlankProof{StartTime: &then, DoneBytes: 1, TotalBytes: 2, Attempts: 3, LastError: "read error"},

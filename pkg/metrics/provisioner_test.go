@@ -26,7 +26,7 @@ var own = sync.OnceValue(func() metrics.KubeRegistry {
 	return r
 })
 
-// registry returns the registry, reset.
+// registry resets and returns the registry.
 func registry() metrics.KubeRegistry {
 	r := own()
 	r.Reset()

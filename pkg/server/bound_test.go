@@ -38,7 +38,7 @@ func healthy(listener net.Listener) Config {
 	return Config{Listener: listener, Healthy: func() error { return nil }, Ready: func(string) error { return nil }}
 }
 
-// counter is a listener that says which connections were opened and closed.
+// counter is a listener that counts opened and closed connections.
 type counter struct {
 	net.Listener
 	opened, closed chan struct{}
@@ -73,7 +73,7 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// wait waits until n things have happened.
+// wait waits until n connections were opened or closed.
 func wait(t *testing.T, happened chan struct{}, n int, what string) {
 	t.Helper()
 	ctx, cancel := deadline.Context(t.Context())
@@ -114,8 +114,8 @@ func connect(t *testing.T, address string, n int, text []byte) {
 	}
 }
 
-// TestClientsThatNeverRead: any number of clients that ask for metrics again and again and
-// read no answer keep a bounded number of connections open, and probes are still answered.
+// TestClientsThatNeverRead: clients that request metrics and never read the response keep a bounded
+// number of connections open, and probes still get a response.
 func TestClientsThatNeverRead(t *testing.T) {
 	const clients = 300
 	listener := newCounter(t)
@@ -164,9 +164,9 @@ type from struct {
 func (f *from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(f.address), Port: 1} }
 func (f *from) Close() error         { f.closed = true; return nil }
 
-// TestWhoLosesTheConnection: with three connections at most, one of the client that has the
-// most is closed for a fourth.
-func TestWhoLosesTheConnection(t *testing.T) {
+// TestExcessConnection: with a limit of three, a fourth connection closes one of the client with
+// the most.
+func TestExcessConnection(t *testing.T) {
 	const node, pod, other = "10.0.0.1", "10.1.0.7", "10.1.0.8"
 	for name, test := range map[string]struct{ clients, want []string }{
 		"as many as there may be":           {[]string{pod, pod, pod}, nil},
@@ -199,8 +199,8 @@ func TestWhoLosesTheConnection(t *testing.T) {
 	}
 }
 
-// TestDeadlines: a client that sends no whole request, or reads no answer, loses its
-// connection.
+// TestDeadlines: the connection of a client that sends no complete request, or does not read the
+// response, is closed.
 func TestDeadlines(t *testing.T) {
 	for name, sends := range map[string]string{
 		"half a request":            "GET /healthz HTTP/1.1\r\nHost:",
@@ -233,8 +233,8 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// TestBoundConnectionsDeadline: a server without deadlines of its own loses a client that does
-// not read; the time before the answer does not count.
+// TestBoundConnectionsDeadline: for a server without deadlines, the connection of a client that does
+// not read is closed; the time before the response does not count.
 func TestBoundConnectionsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const before = 3 * requestTimeout
@@ -275,7 +275,7 @@ func TestBoundConnectionsDeadline(t *testing.T) {
 	})
 }
 
-// slow is a client that takes the first bytes of an answer and then waits.
+// slow is a client that reads the first bytes of a response and then waits.
 type slow struct {
 	*httptest.ResponseRecorder
 	reads   sync.Once
@@ -289,8 +289,7 @@ func (s *slow) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// TestScrapesAtATime: more of them than are answered at a time get status 503, and are
-// answered again when others have ended.
+// TestScrapesAtATime: scrapes beyond the limit get status 503, and succeed when others have ended.
 func TestScrapesAtATime(t *testing.T) {
 	handler := handler(healthy(nil))
 	reading, goOn := make(chan struct{}), make(chan struct{})
@@ -319,7 +318,7 @@ func TestScrapesAtATime(t *testing.T) {
 	}
 }
 
-// clientCertificate makes a client's certificate, and a file with who signed it.
+// clientCertificate returns a client's certificate, and a file with its authority.
 func clientCertificate(t *testing.T) (authority string, pair tls.Certificate) {
 	t.Helper()
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -348,8 +347,8 @@ func clientCertificate(t *testing.T) (authority string, pair tls.Certificate) {
 	return authority, tls.Certificate{Certificate: [][]byte{signed}, PrivateKey: key}
 }
 
-// TestHandshakes: clients of calls that show no certificate keep a bounded number of
-// connections open, and none that has shown one loses its connection to them.
+// TestHandshakes: clients without a certificate keep a bounded number of connections open, and do
+// not close the connection of a client that has presented one.
 func TestHandshakes(t *testing.T) {
 	const clients, most = 200, 64
 	listener, files := newCounter(t), certificate(t)

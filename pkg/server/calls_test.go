@@ -56,8 +56,7 @@ func TestPlainCalls(t *testing.T) {
 	}
 }
 
-// TestCallsNeedCertificates: a client without one gets no answer, and neither does
-// one that speaks plain HTTP.
+// TestCallsNeedCertificates: clients without one, and those of plain HTTP, get no response.
 func TestCallsNeedCertificates(t *testing.T) {
 	files := certificate(t)
 	address := serve(t, CallsConfig{CertFile: files.cert, KeyFile: files.key, ClientCAFile: files.cert})
@@ -70,7 +69,7 @@ func TestCallsNeedCertificates(t *testing.T) {
 	}
 }
 
-// TestFilesThatAreMissing: serving does not begin, and says which.
+// TestFilesThatAreMissing: serving fails with an error that names the file.
 func TestFilesThatAreMissing(t *testing.T) {
 	err := ServeCalls(t.Context(), CallsConfig{Address: "127.0.0.1:0", CertFile: "/does/not/exist.crt", KeyFile: "k", ClientCAFile: "c"})
 	if err == nil || !strings.Contains(err.Error(), "/does/not/exist.crt") {

@@ -115,8 +115,8 @@ func is(c chan struct{}) bool {
 	}
 }
 
-// TestOneLeads: the second replica works when the first has given the lease back, which it
-// does after its work has ended.
+// TestOneLeads: the second replica works when the first has released the lease, which it does
+// after its work has ended.
 func TestOneLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
@@ -143,8 +143,8 @@ func TestOneLeads(t *testing.T) {
 	})
 }
 
-// TestLeaseIsLost: who cannot renew stops its work before anybody else may begin, and says
-// why it ends.
+// TestLeaseIsLost: a replica that cannot renew the lease stops its work before another one may
+// begin, and returns ErrLeaseLost.
 func TestLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}
@@ -174,7 +174,7 @@ func TestWorkThatFails(t *testing.T) {
 	})
 }
 
-// TestNeverLeads: a standby replica ends without an error, and never worked.
+// TestNeverLeads: a standby replica ends without an error and never runs its work.
 func TestNeverLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}

@@ -23,7 +23,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// pemFiles are a certificate that signs itself, and its key.
+// pemFiles are a self-signed certificate and its key.
 type pemFiles struct{ cert, key string }
 
 func certificate(t *testing.T) pemFiles {
@@ -66,7 +66,7 @@ func reviews(asked *int) *fake.Clientset {
 	return client
 }
 
-// TestSecure: probes answer any client over TLS, metrics those that the API server allows.
+// TestSecure: any client gets probes over TLS, and clients that the API server allows get metrics.
 func TestSecure(t *testing.T) {
 	for name, files := range map[string]pemFiles{"a certificate of its own": {}, "a certificate from files": certificate(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestReviewsAreRemembered(t *testing.T) {
 	}
 }
 
-// TestSecureFlags: what does not fit together is refused by the flag's name.
+// TestSecureFlags: the error for flags that exclude each other names the flag.
 func TestSecureFlags(t *testing.T) {
 	for name, test := range map[string]struct {
 		flags  SecureFlags

@@ -44,7 +44,7 @@ type testbed struct {
 	writes  int
 }
 
-// Patch is Reports': what is applied is observed by the informer at once.
+// Patch implements Reports: the informer observes the patch at once.
 func (w *testbed) Patch(_ context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, sub ...string) (*stowage.LocalDiskReport, error) {
 	var written stowage.LocalDiskReport
 	if err := json.Unmarshal(data, &written); err != nil {
@@ -224,7 +224,7 @@ func TestJobOfARequest(t *testing.T) {
 	})
 }
 
-// TestAnotherController has made the Job already.
+// TestAnotherController: another controller has created the Job already.
 func TestAnotherController(t *testing.T) {
 	runTest(t, func(w *testbed) {
 		w.reconcile()
@@ -253,7 +253,7 @@ func TestJobDeletedByHand(t *testing.T) {
 	})
 }
 
-// TestOneAtATime: another attempt begins when Job and pod of the one before are gone.
+// TestOneAtATime: an attempt begins when Job and pod of the previous one are gone.
 func TestOneAtATime(t *testing.T) {
 	runTest(t, func(w *testbed) {
 		w.reconcile()
@@ -322,7 +322,7 @@ func TestAbandonedJob(t *testing.T) {
 	})
 }
 
-// TestNoJob: why there is none, and that there is one once that has changed.
+// TestNoJob: no Job is created for these reasons, and one is created when they no longer hold.
 func TestNoJob(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(w *testbed)
@@ -381,7 +381,7 @@ func TestNoJob(t *testing.T) {
 	}
 }
 
-// TestReportsOfOthers: a page that says another node than its name is none of the node's.
+// TestReportsOfOthers: a page whose nodeName differs from its name is ignored.
 func TestReportsOfOthers(t *testing.T) {
 	runTest(t, func(w *testbed) {
 		report := w.report().DeepCopy()

@@ -85,7 +85,7 @@ stowage_controller_cleaning_jobs_succeeded_total 1
 	}
 }
 
-// TestCountCreated: a Job that is there already was counted by who made it.
+// TestCountCreated: a Job that exists already was counted by the controller that created it.
 func TestCountCreated(t *testing.T) {
 	runTest(t, func(w *testbed) {
 		legacyregistry.Reset()

@@ -34,7 +34,7 @@ type testbed struct {
 	client *fake.Clientset
 	report *stowage.LocalDiskReport // in the API server
 	writes int
-	// refused answers the next write.
+	// refused is the error of the next write.
 	refused error
 }
 
@@ -121,12 +121,12 @@ func (w *testbed) expect(status metav1.ConditionStatus, silent int) {
 	}
 }
 
-// Get is Reports'.
+// Get implements Reports.
 func (w *testbed) Get(context.Context, string, metav1.GetOptions) (*stowage.LocalDiskReport, error) {
 	return w.report.DeepCopy(), nil
 }
 
-// UpdateStatus is Reports'.
+// UpdateStatus implements Reports.
 func (w *testbed) UpdateStatus(_ context.Context, report *stowage.LocalDiskReport, _ metav1.UpdateOptions) (*stowage.LocalDiskReport, error) {
 	if err := w.refused; err != nil {
 		w.refused = nil
@@ -139,7 +139,7 @@ func (w *testbed) UpdateStatus(_ context.Context, report *stowage.LocalDiskRepor
 }
 
 // TestSilence: Ready becomes Unknown, once, when the last heartbeat is as old as its Lease says.
-// That it is True again is for the provisioner to write.
+// The provisioner sets it to True again.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(w *testbed) {
@@ -214,8 +214,8 @@ func TestNoSilence(t *testing.T) {
 	}
 }
 
-// TestReportOfNoProvisioner: the controller's own, of a node that is gone, and one from before
-// there were heartbeats.
+// TestReportOfNoProvisioner: a report that the controller wrote, of a node that is gone, and one
+// without heartbeats.
 func TestReportOfNoProvisioner(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(w *testbed) {

@@ -28,7 +28,7 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestReleaseOnStaleCaches: a release that only stale informers justify is not done.
+// TestReleaseOnStaleCaches: a release that only stale informers justify is not written.
 func TestReleaseOnStaleCaches(t *testing.T) {
 	t.Parallel()
 	soon := classOf(rules.Release)
@@ -53,9 +53,9 @@ func TestReleaseOnStaleCaches(t *testing.T) {
 		"the claim has the annotation":           {class: classOf(rules.Release), byClaim: true, release: true},
 		"the claim does, the class keeps it":     {class: classOf(rules.Keep), byClaim: true},
 		"nothing has changed":                    {class: classOf(rules.Release), set: setOf(nil)[0], release: true},
-		"the class asks to keep claims":          {class: classOf(rules.Keep), set: setOf(nil)[0]},
+		"the class keeps claims":          {class: classOf(rules.Keep), set: setOf(nil)[0]},
 		"the class has an invalid annotation":    {class: classOf("keep"), set: setOf(nil)[0]},
-		"the class asks for a longer delay":      {class: soon, set: setOf(nil)[0]},
+		"the class has a longer delay":      {class: soon, set: setOf(nil)[0]},
 		"the class is gone":                      {set: setOf(nil)[0]},
 		"the set has no such pod any more":       {class: classOf(rules.Release), set: scaled},
 		"the set is on its way out":              {class: classOf(rules.Release), set: going},

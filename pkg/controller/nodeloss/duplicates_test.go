@@ -17,10 +17,10 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
 
-// noted are events, as "<object> <reason>".
-type noted struct{ events []string }
+// recordedEvents are events, as "<object> <reason>".
+type recordedEvents struct{ events []string }
 
-func (n *noted) Eventf(about, _ runtime.Object, _, reason, _, note string, args ...any) {
+func (n *recordedEvents) Eventf(about, _ runtime.Object, _, reason, _, note string, args ...any) {
 	reference, _ := about.(*corev1.ObjectReference)
 	n.events = append(n.events, fmt.Sprintf("%s %s: %.40s", reference.Name, reason, fmt.Sprintf(note, args...)))
 }
@@ -47,7 +47,7 @@ func TestDuplicates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, nodes := ofDisks()
-			events := &noted{}
+			events := &recordedEvents{}
 			c.Events, c.sweep = events, make(chan struct{}, 1)
 			c.suspects, c.duplicates = map[string]bool{}, map[string][]string{}
 			report := func(node, identity string) *stowage.LocalDiskReport {

@@ -71,7 +71,7 @@ func TestLaterVolumes(t *testing.T) {
 				t.Errorf("resolved is %t, want %t", got, tc.want)
 			}
 			if c.reportChanged(nil, report); tc.want && tc.node == "a" && tc.entries[1].State != stowage.EntryMissing && len(c.sweep) == 0 {
-				t.Error("the report asks for no sweep")
+				t.Error("the report requests no sweep")
 			}
 		})
 	}
@@ -100,7 +100,7 @@ func TestVolumesRequestSweeps(t *testing.T) {
 			defer c.queue.ShutDown()
 			c.volumeChanged(nil, tc.volume)
 			if got := len(c.sweep); got != tc.want {
-				t.Errorf("%d sweeps are asked for, want %d", got, tc.want)
+				t.Errorf("%d sweeps are requested, want %d", got, tc.want)
 			}
 		})
 	}

@@ -62,7 +62,7 @@ func (w *testbed) show(report *stowage.LocalDiskReport) {
 	}
 }
 
-// Update is Reports'.
+// Update implements Reports.
 func (w *testbed) Update(_ context.Context, report *stowage.LocalDiskReport, _ metav1.UpdateOptions) (*stowage.LocalDiskReport, error) {
 	if w.refused != nil {
 		return nil, w.refused
@@ -134,7 +134,7 @@ func TestLimitOutlivesRestarts(t *testing.T) {
 	})
 }
 
-// TestInformerIsBehind: what this process granted counts before it is seen.
+// TestInformerIsBehind: grants of this process count before the informer shows them.
 func TestInformerIsBehind(t *testing.T) {
 	runTest(t, 2, func(w *testbed) {
 		w.behind = true
@@ -147,8 +147,8 @@ func TestInformerIsBehind(t *testing.T) {
 	})
 }
 
-// TestWritesThatFail: a write that may have been carried out counts; one that was refused
-// since the report has changed does not.
+// TestWritesThatFail: a write that may have been executed counts; one that was rejected with a
+// conflict does not.
 func TestWritesThatFail(t *testing.T) {
 	for name, test := range map[string]struct {
 		err  error
@@ -173,7 +173,7 @@ func TestWritesThatFail(t *testing.T) {
 	}
 }
 
-// TestNoReport: a page of a node that has no first page is no reason to fail.
+// TestNoReport: a page of a node without a first page is ignored.
 func TestNoReport(t *testing.T) {
 	runTest(t, 1, func(w *testbed) {
 		w.ask("n1", "a")

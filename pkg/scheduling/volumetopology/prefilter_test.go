@@ -280,7 +280,7 @@ func TestNoRequestsInTheSchedulingLoop(t *testing.T) {
 // TestPreFilterWaitsForTheCache: a cache that is not synced must not decide.
 func TestPreFilterWaitsForTheCache(t *testing.T) {
 	t.Parallel()
-	w := newWorldSynced(t, make(chan struct{}), node("a").Obj(), localClass().Obj(), claim("c", "1Gi").Obj(), volume("v", "a", "1Gi").Obj())
+	w := newTestbedSynced(t, make(chan struct{}), node("a").Obj(), localClass().Obj(), claim("c", "1Gi").Obj(), volume("v", "a", "1Gi").Obj())
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the scheduler ends"))
 	_, status := w.PreFilter(ctx, framework.NewCycleState(), pod("p", "c"), nil)

@@ -45,11 +45,11 @@ type testbed struct {
 // newTestbed creates a plugin with default arguments and the objects.
 func newTestbed(t testing.TB, objects ...runtime.Object) *testbed {
 	t.Helper()
-	return newWorldSynced(t, closed, objects...)
+	return newTestbedSynced(t, closed, objects...)
 }
 
-// newWorldSynced is newTestbed for a cache that is synced once done is closed.
-func newWorldSynced(t testing.TB, done chan struct{}, objects ...runtime.Object) *testbed {
+// newTestbedSynced is newTestbed for a cache that is synced once done is closed.
+func newTestbedSynced(t testing.TB, done chan struct{}, objects ...runtime.Object) *testbed {
 	t.Helper()
 	w := &testbed{t: t, client: newClient(func(string) bool { return true }), activated: make(chan string, manyActivated)}
 	w.factory = stoppedInformers(w.client, done)

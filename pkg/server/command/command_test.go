@@ -20,10 +20,10 @@ import (
 	"stowage.dev/stowage/pkg/testing/commands"
 )
 
-// settings are a file of one word, which is a kubeconfig or empty.
+// settings are the content of a file: the path of a kubeconfig, or nothing.
 type settings struct{ kubeconfig string }
 
-// newCommand makes a command that prints whom it would ask.
+// newCommand returns a command that prints its connection.
 func newCommand() *cobra.Command {
 	var cmd *cobra.Command
 	cmd = command.New(command.Config[settings]{
@@ -48,8 +48,8 @@ func newCommand() *cobra.Command {
 	return cmd
 }
 
-// TestCommand: what is wrong is said before anything starts; a kubeconfig of the
-// configuration wins over that of the flag.
+// TestCommand: invalid input is rejected before anything starts; the kubeconfig of the configuration
+// takes precedence over that of the flag.
 func TestCommand(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	folder := t.TempDir()

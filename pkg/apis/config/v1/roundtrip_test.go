@@ -19,8 +19,7 @@ func TestRoundTrip(t *testing.T) {
 	roundtrip.RoundTripTestForScheme(t, newArgsScheme(), fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, fuzzerFuncs))
 }
 
-// fuzzerFuncs keep filled objects away from the values that defaulting
-// replaces on the way back: a field that is not set stands for the default.
+// fuzzerFuncs set the fields that defaulting would set when the object is read back.
 func fuzzerFuncs(serializer.CodecFactory) []any {
 	return []any{
 		func(args *VolumeTopologyArgs, c randfill.Continue) {
@@ -41,8 +40,8 @@ func fuzzerFuncs(serializer.CodecFactory) []any {
 	}
 }
 
-// FuzzDecodeArgs: no content makes DecodeArgs panic, and what it accepts is
-// valid and complete.
+// FuzzDecodeArgs: no content makes DecodeArgs panic, and accepted arguments are valid and
+// complete.
 func FuzzDecodeArgs(f *testing.F) {
 	f.Add(`{}`)
 	f.Add(`{"bindTimeoutSeconds":0}`)

@@ -47,7 +47,7 @@ func TestPageName(t *testing.T) {
 	}
 }
 
-// entries are so many, of states in turn.
+// entries returns n entries, with alternating states.
 func entries(n int, states ...EntryState) []Entry {
 	list := make([]Entry, n)
 	for i := range list {
@@ -171,7 +171,7 @@ func TestLargestReport(t *testing.T) {
 	}
 }
 
-// FuzzFit: whatever an entry says, once it fits the schema takes it.
+// FuzzFit: the schema accepts what Fit returns for any entry.
 func FuzzFit(f *testing.F) {
 	f.Add("disk1", "found", 1, int64(7))
 	f.Add("\xff\xfe", "ä\x00", 5000, int64(-1))

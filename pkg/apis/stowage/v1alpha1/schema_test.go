@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// schemaOf judges reports as the API server does, by the schema that users install.
+// schemaOf validates reports as the API server does, by the schema that users install.
 type schemaOf struct {
 	definition *apiextensions.CustomResourceDefinition
 	structural *schema.Structural
@@ -68,8 +68,8 @@ func installedSchema(t testing.TB) *schemaOf {
 	return s
 }
 
-// problems are the fields in which a report, or its change from an old one, offends;
-// the report as a whole is "<nil>".
+// problems are the invalid fields of a report, or of its change from an old one; the report as a
+// whole is "<nil>".
 func (s *schemaOf) problems(t *testing.T, report, old *LocalDiskReport) []string {
 	t.Helper()
 	object := unstructured(t, report)
@@ -119,8 +119,7 @@ func TestSchemaIsAccepted(t *testing.T) {
 	}
 }
 
-// TestSchemaKnowsEveryField: nothing that the Go types hold is dropped by the API
-// server.
+// TestSchemaKnowsEveryField: the API server drops no field of the Go types.
 func TestSchemaKnowsEveryField(t *testing.T) {
 	t.Parallel()
 	s := installedSchema(t)

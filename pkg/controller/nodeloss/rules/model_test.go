@@ -28,7 +28,7 @@ func phases() choices {
 		func(f *rules.Facts) { f.Volume.Phase, f.Volume.Claimed = disk.PhaseAvailable, true })
 }
 
-// marks and releases are what was written before.
+// marks and releases are the annotations that were written before.
 func marks() choices {
 	all := choices{func(f *rules.Facts) { f.Mark = nil }}
 	for cause, since := range map[rules.Cause][]time.Duration{rules.NodeGone: {time.Hour, delay - 1, -time.Hour}, rules.MissingDisk: {time.Hour}, rules.ReplacedDisk: {time.Hour}, rules.FailingDisk: {time.Hour}} {
@@ -112,8 +112,8 @@ func disks() choices {
 	return all
 }
 
-// allFacts are everything that can be known, from a few values for each thing: of volumes
-// whose claim is there, and of those whose claim is not.
+// allFacts are all combinations of a few values of each fact: of volumes whose claim exists, and
+// of those whose claim does not.
 func allFacts() [][]choices {
 	reported := choices{func(f *rules.Facts) { f.ReportedAt = ago(2 * time.Hour) }, func(f *rules.Facts) { f.ReportedAt = ago(time.Minute) }}
 	terms := choices{
@@ -133,9 +133,9 @@ func allFacts() [][]choices {
 }
 
 // visit checks every combination.
-func visit(t *testing.T, f rules.Facts, rest []choices, asked *int) {
+func visit(t *testing.T, f rules.Facts, rest []choices, decided *int) {
 	if len(rest) == 0 {
-		*asked++
+		*decided++
 		begin := f
 		if wrong := dangerous(&f, rules.Decide(&f)); wrong != "" {
 			t.Fatalf("%s: %s\n%+v\nclaim %+v mark %+v release %+v", rules.Decide(&f).Do, wrong, begin, f.Claim, f.Mark, f.Release)
@@ -145,19 +145,19 @@ func visit(t *testing.T, f rules.Facts, rest []choices, asked *int) {
 	for _, choose := range rest[0] {
 		next := f
 		choose(&next)
-		visit(t, next, rest[1:], asked)
+		visit(t, next, rest[1:], decided)
 	}
 }
 
 // TestNoDecisionIsDangerous checks the decision about every volume of the model.
 func TestNoDecisionIsDangerous(t *testing.T) {
 	t.Parallel()
-	asked := 0
+	decided := 0
 	base := rules.Facts{Now: now, Terms: rules.Terms{Delay: delay}, Volume: rules.Volume{Policy: disk.Delete}}
 	for _, facts := range allFacts() {
-		visit(t, base, facts, &asked)
+		visit(t, base, facts, &decided)
 	}
-	t.Logf("%d volumes", asked)
+	t.Logf("%d volumes", decided)
 }
 
 // dangerous returns the invariant that a decision violates; empty if none.

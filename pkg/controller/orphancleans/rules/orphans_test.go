@@ -73,8 +73,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestGrantsThereAndBack: identities have signs that the annotation uses itself.
-func TestGrantsThereAndBack(t *testing.T) {
+// TestGrantsRoundTrip: identities may have the separators of the annotation.
+func TestGrantsRoundTrip(t *testing.T) {
 	grants := []rules.Grant{{Data: "fs:u@1:/a@b/uid-1", At: now}, {Data: "wwn:0x1/uid@2"}}
 	text := rules.FormatGrants(grants)
 	if want := "fs:u@1:/a@b/uid-1@2026-01-02T12:00:00Z,wwn:0x1/uid@2"; text != want {

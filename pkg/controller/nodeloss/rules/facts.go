@@ -65,7 +65,7 @@ type Volume struct {
 // Node is the state of the volume's node.
 type Node string
 
-// The ways in which a node is there, or not.
+// The states of a node.
 const (
 	Ready        Node = "Ready"        // kubelet reports that it works
 	NotReady     Node = "NotReady"     // the object exists, but kubelet does not report

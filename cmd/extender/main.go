@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command stowage-extender serves kube-scheduler's extender protocol with the placement
-// engine of stowage-scheduler, for clusters that keep the stock kube-scheduler.
+// Command stowage-extender serves kube-scheduler's extender protocol with the
+// scheduling cache of stowage-scheduler, for clusters that keep the stock kube-scheduler.
 package main
 
 import (

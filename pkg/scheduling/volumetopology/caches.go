@@ -25,23 +25,23 @@ type cacheSet struct {
 
 // of returns the factory's cache. It is created at the first call and removed when ctx
 // ends.
-func (e *cacheSet) of(ctx context.Context, factory informers.SharedInformerFactory) (*volumecache.Cache, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if cache := e.caches[factory]; cache != nil {
+func (s *cacheSet) of(ctx context.Context, factory informers.SharedInformerFactory) (*volumecache.Cache, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cache := s.caches[factory]; cache != nil {
 		return cache, nil
 	}
 	cache, err := volumecache.New(volumecache.Config{Informers: factory})
 	if err != nil {
 		return nil, err
 	}
-	e.caches[factory] = cache
+	s.caches[factory] = cache
 	unwatch := metrics.WatchCache(cache.Size)
 	context.AfterFunc(ctx, func() {
 		unwatch()
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		delete(e.caches, factory)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.caches, factory)
 	})
 	return cache, nil
 }

@@ -99,7 +99,8 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	if g.Volume != nil {
 		g.Key = g.Volume.Key
 	}
-	if class := conf.class(g.Key.Class); class != nil && configured {
+	class := conf.class(g.Key.Class)
+	if class != nil && configured {
 		g.Configured, g.Existing, g.Mode = true, decide.Existing(class.ExistingData), disk.Mode(class.VolumeMode)
 	}
 	g.Cluster, g.UnmanagedPV = p.Cluster, state.unmanagedPV
@@ -108,7 +109,7 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	}
 	p.addRecords(g)
 	if g.Configured && !decide.ForReclaim(&g.Slot) { // a released volume is reclaimed, whatever its name
-		g.Configured = conf.class(g.Key.Class).Matches(g.Key.Name)
+		g.Configured = class.Matches(g.Key.Name)
 	}
 	if g.Fact == nil || g.Fact.Identity == "" {
 		return g

@@ -55,7 +55,7 @@ func Decode(data map[string]string) (*ProvisionerConfiguration, error) {
 		value, err := readYAML(text)
 		if err != nil {
 			d.errs = append(d.errs, field.TypeInvalid(field.NewPath(key), field.OmitValueType{}, err.Error()))
-		} else if !isEmpty(value) {
+		} else {
 			values[key] = value
 		}
 	}
@@ -110,14 +110,19 @@ func isEmpty(value any) bool { return value == nil || value == "" }
 // convert changes what the reference accepts, and the kind does not: empty values, which are
 // removed, and numbers in commands and as cleanTimeout, which become strings.
 func convert(values map[string]any) {
-	absent := func(_ string, value any) bool { return isEmpty(value) }
+	absent := func(of any) func(string, any) bool {
+		keys := keysOf(of)
+		return func(key string, value any) bool { return isEmpty(value) && slices.Contains(keys, key) }
+	}
+	maps.DeleteFunc(values, absent(ProvisionerConfiguration{}))
+	absentInClass, absentInToleration := absent(Class{}), absent(corev1.Toleration{})
 	classes, _ := values["storageClassMap"].(map[string]any)
 	for name, value := range classes {
 		class, isMap := value.(map[string]any)
 		if isEmpty(value) {
 			classes[name] = map[string]any{}
 		}
-		maps.DeleteFunc(class, absent)
+		maps.DeleteFunc(class, absentInClass)
 		if timeout, ok := class["cleanTimeout"].(int64); isMap && ok && timeout == 0 {
 			class["cleanTimeout"] = "0s"
 		}
@@ -133,7 +138,7 @@ func convert(values map[string]any) {
 	tolerations, _ := values["jobTolerations"].([]any)
 	for _, value := range tolerations {
 		if toleration, ok := value.(map[string]any); ok {
-			maps.DeleteFunc(toleration, absent)
+			maps.DeleteFunc(toleration, absentInToleration)
 		}
 	}
 }

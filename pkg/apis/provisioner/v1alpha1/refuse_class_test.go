@@ -35,6 +35,7 @@ func TestRefuseInClass(t *testing.T) {
 	}{
 		"a misspelt key":                                   {"namePatern: a", "namePatern: Forbidden: unknown key: allowed are " + allowedInClass},
 		"a key in the wrong case":                          {"mountdir: /a", "mountdir: Forbidden: unknown key: write mountDir"},
+		"an unknown key without a value":                   {"mountdir:", "mountdir: Forbidden: unknown key: write mountDir"},
 		"a relative folder":                                {"mountDir: mnt", `mountDir: Invalid value: "mnt": must be an absolute path`},
 		"a folder that climbs":                             {"mountDir: /mnt/../etc", `mountDir: Invalid value: "/mnt/../etc": must be a path without empty elements, . and ..: write /etc`},
 		"two slashes":                                      {"mountDir: /mnt//a", `mountDir: Invalid value: "/mnt//a": must be a path without empty elements, . and ..: write /mnt/a`},

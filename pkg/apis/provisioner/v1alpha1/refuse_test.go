@@ -22,6 +22,9 @@ func TestRefuse(t *testing.T) {
 		"a key of the chart instead of the ConfigMap": {map[string]string{"nodeLabels": "- a"}, []string{
 			"nodeLabels: Forbidden: unknown key: allowed are storageClassMap, nodeLabelsForPV, labelsForPV, useAlphaAPI, useJobForCleaning, jobTolerations, minResyncPeriod, useNodeNameOnly, setPVOwnerRef, removeNodeNotReadyTaint, provisionerNotReadyNodeTaintKey, maxCleaning, maxBlankProofs, blankProofRate, orphanGracePeriod, probeTimeout",
 		}},
+		"an unknown key without a value": {map[string]string{"storageclassmap": ""}, []string{
+			"storageclassmap: Forbidden: unknown key: write storageClassMap",
+		}},
 		"a key in the wrong case": {map[string]string{"storageclassmap": "{}"}, []string{
 			"storageclassmap: Forbidden: unknown key: write storageClassMap",
 		}},

@@ -5,7 +5,6 @@ package v1alpha1
 
 import (
 	"path"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -139,10 +138,12 @@ const (
 
 // Matches reports whether a name in the folder matches NamePattern.
 func (c *Class) Matches(name string) bool {
-	return slices.ContainsFunc(c.NamePatterns(), func(pattern string) bool {
-		ok, err := path.Match(pattern, name)
-		return ok && err == nil
-	})
+	for pattern := range strings.SplitSeq(c.NamePattern, ",") {
+		if ok, err := path.Match(pattern, name); ok && err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // NamePatterns are the globs of NamePattern.

@@ -161,23 +161,21 @@ func (e *Entry) RetriesOnScan() bool {
 
 // Decided reports a decision.
 func (r *Reporter) Decided(s *decide.Slot, d decide.Decision) {
-	r.Paths.UpdateEntry(s.Path, func(e *Entry) *Entry {
-		if s.Fact == nil && s.Volume == nil {
-			if e != nil {
-				r.Changed()
-			}
-			return nil
-		}
-		if e == nil {
-			e = &Entry{}
-		}
-		r.updateEntry(e, s, d)
-		return e
-	})
+	r.Paths.UpdateEntry(s.Path, func(e *Entry) *Entry { return r.updateEntry(e, s, d) })
 }
 
-// updateEntry records a decision, with an event if its reason is new.
-func (r *Reporter) updateEntry(e *Entry, s *decide.Slot, d decide.Decision) {
+// updateEntry returns the entry of a path after a decision; nil if there is neither a disk nor a
+// volume. It records an event if the reason is new.
+func (r *Reporter) updateEntry(e *Entry, s *decide.Slot, d decide.Decision) *Entry {
+	if s.Fact == nil && s.Volume == nil {
+		if e != nil {
+			r.Changed()
+		}
+		return nil
+	}
+	if e == nil {
+		e = &Entry{}
+	}
 	next := describe(s, d)
 	if e.failing != d.Do || d.Do == decide.Clean {
 		e.failing = ""
@@ -206,6 +204,7 @@ func (r *Reporter) updateEntry(e *Entry, s *decide.Slot, d decide.Decision) {
 	case fresh && next.Acknowledgement != "" && d.Problem.Reason != disk.NotEmpty:
 		r.warn(r.nodeReference(), next.Reason, s.Path+": "+next.Message)
 	}
+	return e
 }
 
 // observeAvailable measures once how long it took until a volume was Available: from when its
@@ -292,11 +291,7 @@ func (r *Reporter) Failed(s *decide.Slot, d decide.Decision, err error) bool {
 	fresh := true
 	r.Paths.UpdateEntry(s.Path, func(e *Entry) *Entry {
 		fresh = e == nil || e.Reason != string(problem.Reason) || e.Message != problem.Message
-		return e
-	})
-	r.Decided(s, decide.Decision{Do: d.Do, State: d.State, Problem: problem})
-	r.Paths.UpdateEntry(s.Path, func(e *Entry) *Entry {
-		if e != nil {
+		if e = r.updateEntry(e, s, decide.Decision{Do: d.Do, State: d.State, Problem: problem}); e != nil {
 			e.failing = d.Do
 		}
 		return e

@@ -26,7 +26,7 @@ import (
 const (
 	// runningPerNode is how many pods each node has.
 	runningPerNode = 5
-	// warmUpCalls come before those that count.
+	// warmUpCalls come before those that count, but not more than these are.
 	warmUpCalls = 50
 	// collectEvery is between how many calls the caller's garbage is collected.
 	collectEvery = 20
@@ -68,10 +68,11 @@ func Filter(ctx context.Context, c Config, calls int) (measured figures.Set, err
 	if err := s.runPods(ctx); err != nil {
 		return nil, err
 	}
+	warm := min(warmUpCalls, calls)
 	pods := make([][]*v1.Pod, len(filterSeries))
 	for i, series := range filterSeries {
 		s.workload.ClaimsPerPod, s.workload.claims = series.pods, series.claims
-		if pods[i], err = s.createPods(ctx, fmt.Sprintf("series-%d", i), warmUpCalls+calls); err != nil {
+		if pods[i], err = s.createPods(ctx, fmt.Sprintf("series-%d", i), warm+calls); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +81,7 @@ func Filter(ctx context.Context, c Config, calls int) (measured figures.Set, err
 	}
 	for i, series := range filterSeries {
 		s.progress("%d calls: %s", calls, series.name)
-		values, err := s.callFilter(ctx, series, pods[i])
+		values, err := s.callFilter(ctx, series, pods[i], warm)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", series.name, err)
 		}
@@ -127,7 +128,7 @@ func (s *setup) makeEphemeral(ctx context.Context) error {
 }
 
 // callFilter calls once for each pod, one call after the other.
-func (s *setup) callFilter(ctx context.Context, series filterCalls, pods []*v1.Pod) ([]figures.Value, error) {
+func (s *setup) callFilter(ctx context.Context, series filterCalls, pods []*v1.Pod, warm int) ([]figures.Value, error) {
 	if series.ephemeral {
 		if err := s.makeEphemeral(ctx); err != nil {
 			return nil, err
@@ -153,7 +154,7 @@ func (s *setup) callFilter(ctx context.Context, series filterCalls, pods []*v1.P
 		if err != nil {
 			return nil, err
 		}
-		if i >= warmUpCalls {
+		if i >= warm {
 			calls, wholes = append(calls, call.Seconds()), append(wholes, whole.Seconds())
 		}
 		if err := s.bindOrNot(ctx, series.bind, pod, nodes[i%len(nodes)]); err != nil {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,7 +27,10 @@ func TestStoredIsLoaded(t *testing.T) {
 	a.Describe(Key("command", "make a"), Key("load", "0.1"))
 	b.Describe(Key("command", "make b"), Key("load", "0.1"))
 	a[1].Values = []Value{{Value: 0, Unit: "given-twice"}}
-	s := append(a, b...)
+	c, d := Set{Line("C", 1, sec(3))}, Set{Line("D", 1, sec(4))}
+	c.Describe(Key("command", "make c")) // without a load
+	d.Describe(Key("cpu", "a"), Key("load", "0.2"), Key("command", "make d"))
+	s := slices.Concat(a, b, c, d)
 	if err := s.Store(path); err != nil {
 		t.Fatal(err)
 	}
@@ -34,11 +38,13 @@ func TestStoredIsLoaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(s.String(), loaded.String()); diff != "" || len(loaded) != 3 {
+	if diff := cmp.Diff(s.String(), loaded.String()); diff != "" || len(loaded) != 5 {
 		t.Errorf("(-stored +loaded):\n%s", diff)
 	}
-	if got := loaded[2].GetConfig("command") + loaded[2].GetConfig("load"); got != "make b0.1" {
-		t.Errorf("the configuration is %q", got)
+	for i, want := range map[int]string{2: "make b, 0.1", 3: "make c, ", 4: "make d, 0.2"} {
+		if got := loaded[i].GetConfig("command") + ", " + loaded[i].GetConfig("load"); got != want {
+			t.Errorf("the configuration is %q, want %q", got, want)
+		}
 	}
 	if err := os.WriteFile(path, []byte("BenchmarkA nonsense\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -109,7 +109,7 @@ func TestWait(t *testing.T) {
 		}
 		go func() {
 			for range 3 {
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) //nolint:forbidigo // in a synctest bubble
 				n.Add(1)
 				c.Notify()
 			}

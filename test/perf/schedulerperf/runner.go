@@ -76,15 +76,12 @@ func (r *runner) compile(ctx context.Context) error {
 }
 
 // run runs a workload on the scheduler of an arm.
-func (r *runner) run(ctx context.Context, w workload, arm string) (run, error) {
-	f, err := r.runIn(ctx, w, arm)
-	if err != nil {
-		return run{}, fmt.Errorf("run %s on %s: %w", w.Name(), arm, err)
-	}
-	return f, nil
-}
-
-func (r *runner) runIn(ctx context.Context, w workload, arm string) (f run, err error) {
+func (r *runner) run(ctx context.Context, w workload, arm string) (f run, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("run %s on %s: %w", w.Name(), arm, err)
+		}
+	}()
 	dir, err := os.MkdirTemp(r.dir, "run-")
 	if err != nil {
 		return f, err

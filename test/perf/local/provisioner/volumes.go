@@ -25,7 +25,7 @@ const waitLimit = 5 * time.Minute
 type volumes struct {
 	changes parts.Changes
 
-	mu    sync.Mutex
+	mu        sync.Mutex
 	histories map[types.UID]history
 }
 

@@ -22,8 +22,8 @@ import (
 	"stowage.dev/stowage/test/perf/source"
 )
 
-// WipeBytes is the size of the device that is wiped.
-const WipeBytes = 1 << 30
+// wipeBytes is the size of the device that is wiped.
+const wipeBytes = 1 << 30
 
 // wipes are the commands, each with the program that writes the same without a provisioner;
 // the device is added to its last argument.
@@ -67,7 +67,7 @@ func (s *Setup) wipe(ctx context.Context, i int) (_ *benchfmt.Result, err error)
 	if m.group != nil {
 		s.later(m.group.remove)
 	}
-	device, err := m.attach(ctx, "large", strconv.Itoa(WipeBytes))
+	device, err := m.attach(ctx, "large", strconv.Itoa(wipeBytes))
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (s *Setup) wipe(ctx context.Context, i int) (_ *benchfmt.Result, err error)
 	}
 	peak, err := m.group.peak()
 	return figures.Line("Wipe/method="+strings.Join(wipes[i].command, "_"), 1,
-		figures.Value{Value: took, Unit: "sec"}, figures.Value{Value: WipeBytes / took, Unit: "rate-B"}, figures.Value{Value: float64(used.Peak), Unit: "peak-B"},
+		figures.Value{Value: took, Unit: "sec"}, figures.Value{Value: wipeBytes / took, Unit: "rate-B"}, figures.Value{Value: float64(used.Peak), Unit: "peak-B"},
 		figures.Value{Value: figures.Measured(float64(peak)), Unit: "cgroup-B"}, figures.Value{Value: alone, Unit: "command-sec"}), err
 }
 
@@ -118,14 +118,14 @@ func (s *Setup) cold(program, to string) (string, error) {
 
 // fill writes all of a device, then times the program that writes the same as the provisioner; NaN without one.
 func fill(ctx context.Context, device string, alone []string) (seconds float64, err error) {
-	_, err = command(ctx, "sh", "-c", fmt.Sprintf("head -c %d /dev/urandom | dd of=%s bs=1M iflag=fullblock oflag=direct status=none", WipeBytes, device))
+	_, err = command(ctx, "sh", "-c", fmt.Sprintf("head -c %d /dev/urandom | dd of=%s bs=1M iflag=fullblock oflag=direct status=none", wipeBytes, device))
 	if err != nil || alone == nil {
 		return math.NaN(), err
 	}
 	args := slices.Clone(alone)
 	args[len(args)-1] += device
 	if args[0] == "dd" {
-		args = append(args, "count="+strconv.Itoa(WipeBytes>>20))
+		args = append(args, "count="+strconv.Itoa(wipeBytes>>20))
 	}
 	begin := time.Now()
 	if _, err := command(ctx, args[0], args[1:]...); err != nil {

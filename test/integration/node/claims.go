@@ -38,8 +38,8 @@ func (n *Node) Unclaim(volume *corev1.PersistentVolume) {
 	}
 }
 
-// Release is Unclaim, and waits until the PersistentVolume controller has seen it: the
-// volume is Released, or on its way out already.
+// Release is Unclaim, and waits until the PersistentVolume controller has handled it: the
+// volume is Released, or deleted already.
 func (n *Node) Release(volume *corev1.PersistentVolume) {
 	n.t.Helper()
 	n.Unclaim(volume)
@@ -50,7 +50,7 @@ func (n *Node) Release(volume *corev1.PersistentVolume) {
 	})
 }
 
-// Delete deletes a volume, as an administrator might, and does not wait for it to go.
+// Delete deletes a volume, as an administrator may, and does not wait for the deletion.
 func (n *Node) Delete(volume *corev1.PersistentVolume) {
 	n.t.Helper()
 	err := n.Env.Client.CoreV1().PersistentVolumes().Delete(n.Env.Context(), volume.Name, metav1.DeleteOptions{})

@@ -240,9 +240,7 @@ func TestCapacityOfFailedPod(t *testing.T) {
 	second := e.CreatePod(e.Pod("second").PVC("second"))
 	e.WaitUnschedulable(second, noSpace)
 	// The write of the first pod's selected node fails permanently.
-	if err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(e.Context(), "first", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	e.DeletePVC("first")
 	e.DeletePod(first)
 	e.Wait("the first claim to be deleted", func() bool { return e.SeenPVC("first") == nil })
 	held.Release()

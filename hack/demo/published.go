@@ -186,7 +186,7 @@ func releaseShop(ctx context.Context, d *demo) error {
 	again := time.Since(begin)
 	for _, pv := range former {
 		if _, err := os.Lstat(dataOf(pv)); !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%s was published again with the data of its former pod (%w)", filepath.Dir(dataOf(pv)), cmp.Or(err, os.ErrExist))
+			return fmt.Errorf("%s of %s was published again, and its former pod's data should not exist: %w", diskOf(pv), nodeOf(pv), cmp.Or(err, os.ErrExist))
 		}
 	}
 	d.print("%d ms after the deletion of the claims, %d disks are clean and published again.", again.Milliseconds(), len(former))

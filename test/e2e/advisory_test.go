@@ -79,8 +79,8 @@ func TestAdvisoryCountsCapacity(t *testing.T) {
 	}
 }
 
-// provision makes the volume of a claim as a CSI driver does, once the claim has got its node: here
-// it is a directory of that node.
+// provision creates the volume of a claim as a CSI driver does, once the claim has a selected node:
+// here it is a directory of that node.
 func provision(e *frame.Env, claim string) {
 	e.T.Helper()
 	const selected = "volume.kubernetes.io/selected-node"

@@ -22,7 +22,7 @@ import (
 
 const (
 	// rolling is the number of pods at a time that are created and deleted. Every third has two
-	// volumes, so even if four of six do, some node has room for the next one.
+	// volumes, so even if four of six do, some node has volumes for the next one.
 	rolling = 6
 	// roleLabel is whether a pod is deleted during the test or kept.
 	roleLabel = "role"
@@ -53,7 +53,7 @@ type load struct {
 	// broken are the rules that were broken.
 	broken []string
 
-	// next is the number of the next pod, and ran how many that come and go have run.
+	// next is the number of the next pod, and ran how many of the deleted pods have run.
 	next, ran int
 	// stays stops the deletion of pods, over their creation.
 	stays, over bool
@@ -144,12 +144,12 @@ func (l *load) wait(what string, is func() bool) {
 	}
 }
 
-// breaks writes down that a rule was broken.
+// breaks records that a rule was broken.
 func (l *load) breaks(format string, args ...any) {
 	l.broken = append(l.broken, fmt.Sprintf(format, args...))
 }
 
-// count is how many pods that come and go have run.
+// count is how many of the deleted pods have run.
 func (l *load) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +173,7 @@ func (l *load) begin() {
 	}
 }
 
-// more makes the next pod.
+// more creates the next pod.
 func (l *load) more() {
 	var volumes []corev1.Volume
 	for i := range 1 + (l.next%3)/2 {
@@ -188,7 +188,7 @@ func (l *load) more() {
 	}
 }
 
-// pod runs for ever once it has found its volumes empty.
+// pod runs until it is deleted once it has found its volumes empty.
 func (l *load) pod(name, role string, volumes ...corev1.Volume) *corev1.Pod {
 	pod := l.e.Shell(name, "exec sleep 1000000")
 	pod.Labels = map[string]string{roleLabel: role}
@@ -245,7 +245,7 @@ func (l *load) lostPod(pod *corev1.Pod) {
 	}
 }
 
-// stay has pods that are not deleted yet stay.
+// stay stops the deletion of pods.
 func (l *load) stay() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -109,7 +109,7 @@ func newChaos(t *testing.T) *frame.Env {
 	t.Helper()
 	config := install.Config{
 		Classes: []install.Class{{Name: "chaos", Settings: map[string]any{"hostDir": chaosFolder}}},
-		// A node that is slow to come back is not to lose its pods.
+		// A node that restarts slowly must not lose its pods.
 		Cluster: func(c *realnode.Config) { c.GracePeriod = time.Minute },
 	}
 	for _, name := range chaosNodes {
@@ -123,7 +123,7 @@ func newChaos(t *testing.T) *frame.Env {
 	ctx, cancel := context.WithTimeout(context.Background(), chaosTimeout)
 	t.Cleanup(cancel)
 	e.Context = ctx
-	t.Cleanup(func() { tellChaos(e) })
+	t.Cleanup(func() { logChaos(e) })
 	return e
 }
 
@@ -186,7 +186,7 @@ done
 kill -KILL $pid`)
 }
 
-// crashBy runs on the pod's node a script that kills the container that it gets the ID of.
+// crashBy runs a script on the pod's node that kills the container with the ID in its argument.
 func crashBy(e *frame.Env, pod *corev1.Pod, script string) {
 	e.T.Helper()
 	before := pod.Status.ContainerStatuses[0].ContainerID
@@ -213,8 +213,8 @@ func blank(e *frame.Env, n *realnode.Node) {
 	}
 }
 
-// tellChaos logs what frame.Env.Dump omits, for a failed test.
-func tellChaos(e *frame.Env) {
+// logChaos logs what frame.Env.Dump omits, for a failed test.
+func logChaos(e *frame.Env) {
 	if !e.T.Failed() {
 		return
 	}

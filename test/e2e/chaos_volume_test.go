@@ -17,7 +17,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// life is the observed life of a volume. A disk has consecutive ones: each ends with a clean.
+// life is the observed lifecycle of a volume. A disk has consecutive ones: each ends with a clean.
 type life struct {
 	name, node, path string
 	phase            corev1.PersistentVolumePhase

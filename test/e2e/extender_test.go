@@ -31,7 +31,7 @@ const extenderHost = "stowage-extender.kube-system.svc"
 // extended is a cluster whose only scheduler is the stock one, with the extender in mode Full.
 var extended = frame.NewSite(install.Options(withExtender("full")))
 
-// withExtender is what such a cluster has installed. mode is the folder of manifests/extender.
+// withExtender is the installation of such a cluster. mode is the folder of manifests/extender.
 func withExtender(mode string) install.Config {
 	return install.Config{
 		Folders: []string{"crd", "provisioner", "extender/" + mode},
@@ -67,7 +67,8 @@ func plugPair(e *frame.Env) {
 	published(e, "two", slot("pairs", "large"))
 }
 
-// onlyClaimsAreMarked has a pod without claims run, and one with claims marked for the extender.
+// onlyClaimsAreMarked checks that a pod without claims runs, and one with claims is marked for the
+// extender.
 func onlyClaimsAreMarked(e *frame.Env) {
 	e.T.Helper()
 	if got, _ := finish(e, e.Shell("plain", "echo ran")); got != "ran\n" {
@@ -80,8 +81,8 @@ func onlyClaimsAreMarked(e *frame.Env) {
 	}
 }
 
-// giveCertificates makes what administrators bring: the extender's certificate, and the authority
-// that signs the scheduler's, which here is the cluster's.
+// giveCertificates creates the Secrets that administrators provide: the extender's certificate, and
+// the authority that signs the scheduler's, which here is the cluster's.
 func giveCertificates(ctx context.Context, c *realnode.Cluster) error {
 	cert, key, err := c.ServingCertificate("stowage-extender", extenderHost)
 	if err != nil {
@@ -142,7 +143,7 @@ func runExtended(ctx context.Context, c *realnode.Cluster, mode string) error {
 	}.run(ctx, c)
 }
 
-// importStock gives a node an image of the stock kube-scheduler, and returns the image's name.
+// importStock imports an image of the stock kube-scheduler on a node, and returns the image's name.
 func importStock(ctx context.Context, c *realnode.Cluster, node string) (string, error) {
 	binary := frame.Binaries().Cluster.Scheduler
 	image := realnode.Image{Reference: "stowage.dev/test/kube-scheduler:dev", Files: map[string]string{"/bin/kube-scheduler": binary}}

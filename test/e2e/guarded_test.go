@@ -121,7 +121,7 @@ func TestProvisionersKeepToTheirNode(t *testing.T) {
 }
 
 // TestSchedulerByLabel: in a namespace with the label of manifests/policies, pods with claims that
-// name no scheduler are placed by ours. Others are left alone.
+// name no scheduler are placed by ours. Others are not changed.
 func TestSchedulerByLabel(t *testing.T) {
 	t.Parallel()
 	e := site.New(t)

@@ -37,7 +37,7 @@ func TestManifests(t *testing.T) {
 	s.left("Lease stowage-scheduler")
 	s.kubectl("-n", "kube-system", "delete", "lease", "stowage-scheduler")
 	s.left()
-	s.takeAway("early", "late")
+	s.removeAll("early", "late")
 }
 
 // TestHelm does the same by the chart.
@@ -67,7 +67,7 @@ func TestHelm(t *testing.T) {
 	s.kubectl("delete", "namespace", "stowage-system")
 	s.kubectl("-n", "kube-system", "delete", "lease", "stowage-scheduler")
 	s.left()
-	s.takeAway("early", "late")
+	s.removeAll("early", "late")
 }
 
 // left compares the objects that Stowage has left behind with want. It waits for those that are

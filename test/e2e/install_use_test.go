@@ -42,7 +42,7 @@ func (s *empty) rolledOut(registry, tag string) {
 	}
 }
 
-// useVolume waits until there are as many free volumes, and has a pod claim one and write into it.
+// useVolume waits until there are as many free volumes, and runs a pod that claims and writes one.
 // The pod and the claim have the same name.
 func (s *empty) useVolume(name string, free int) {
 	s.T.Helper()
@@ -109,9 +109,9 @@ func (s *empty) released(printed string) {
 	}
 }
 
-// takeAway deletes pods, their claims, and then their volumes, which must be all that exist.
+// removeAll deletes pods, their claims, and then their volumes, which must be all that exist.
 // Their data is still on the disks.
-func (s *empty) takeAway(names ...string) {
+func (s *empty) removeAll(names ...string) {
 	s.T.Helper()
 	var volumes []string
 	data := map[string]string{}

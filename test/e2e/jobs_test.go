@@ -83,7 +83,7 @@ func TestCleaningJobs(t *testing.T) {
 	}
 }
 
-// cleaned reports whether a Job for a volume has done its work on the volume's node.
+// cleaned reports whether a Job for a volume has completed on the volume's node.
 func cleaned(jobs []batchv1.Job, pv *corev1.PersistentVolume) bool {
 	for _, job := range jobs {
 		for _, uid := range job.Labels {

@@ -22,8 +22,8 @@ import (
 	"stowage.dev/stowage/test/e2e/frame"
 )
 
-// TestKilled: of a cluster whose process is killed nothing is left. When its supervisor is killed
-// too, the next cluster removes the little that is.
+// TestKilled: nothing is left of a cluster whose process is killed. When its supervisor is killed
+// too, the next cluster removes what is left.
 func TestKilled(t *testing.T) {
 	e := frame.New(t)
 	binary, err := cluster.BuildCommand(e.Context, cluster.BuildOptions{}, "stowage.dev/stowage/hack/cluster")
@@ -44,7 +44,7 @@ func TestKilled(t *testing.T) {
 	next.waitGone(t, func() bool { return !next.has("folder", "groups", "loop", "link") })
 }
 
-// doomed is a cluster with a node that another process started.
+// doomed is a cluster with a node, started by another process that the test kills.
 type doomed struct {
 	process, supervisor int
 	folder, link        string
@@ -148,7 +148,7 @@ func (p *doomed) kill(t *testing.T, pids ...int) {
 	}
 }
 
-// waitEnd waits until the supervisor has ended, which it does when it has removed all.
+// waitEnd waits until the supervisor has removed all and ended.
 func (p *doomed) waitEnd(t *testing.T) {
 	t.Helper()
 	if !readable(t, p.pidfd) {

@@ -15,7 +15,7 @@ import (
 
 // TestKindsOfVolumes: volumes that an administrator wrote, of a directory, a mounted file system,
 // one in memory and a block device that kubelet formats. A pod that uses all four runs on their
-// node. What it writes, the next pod reads, and so do two pods at the same time.
+// node. The next pod reads what it wrote, and so do two pods at the same time.
 func TestKindsOfVolumes(t *testing.T) {
 	t.Parallel()
 	e := site.New(t)

@@ -29,7 +29,7 @@ import (
 	"stowage.dev/stowage/test/operatorkinds"
 )
 
-// installOperatorKinds makes the kinds of the Prometheus operator known to a cluster.
+// installOperatorKinds installs the kinds of the Prometheus operator on a cluster.
 func installOperatorKinds(ctx context.Context, c *realnode.Cluster) error {
 	files, err := operatorkinds.Files(ctx)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reference holds the pages that describe configurations against the types that
+// Package reference compares the pages that describe configurations with the types that
 // they describe: a page has a table that begins with field, type and default, in which
 // every field of the type has a row, and no other, with its default.
 package reference
@@ -49,8 +49,8 @@ func Read(t testing.TB, path string) string {
 	return string(content)
 }
 
-// Example is what users copy from a page: from behind the given words, in or before a
-// block of code, to the end of the block.
+// Example is what users copy from a page: the text that follows the given words, in or before
+// a block of code, to the end of the block.
 func Example(t testing.TB, path, behind string) string {
 	t.Helper()
 	_, text, found := strings.Cut(Read(t, path), behind)
@@ -132,8 +132,8 @@ func fields(structure reflect.Value, prefix string, f func(path string, value re
 	}
 }
 
-// shown is how a page shows a default; "" where there is none, which each page says in
-// words of its own. Numbers and booleans that are no pointers have 0 and false.
+// shown is how a page shows a default; "" where there is none, which each page states in
+// its own words. Numbers and booleans that are no pointers have 0 and false.
 func shown(value reflect.Value) string {
 	if !value.IsValid() {
 		return ""

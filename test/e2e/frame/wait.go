@@ -104,7 +104,7 @@ func (e *Env) WaitEvent(namespace, object, reason, text string) *corev1.Event {
 	})
 }
 
-// Succeeded reports whether the pod has done its work.
+// Succeeded reports whether the pod has succeeded.
 func Succeeded(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded }
 
 // Ready reports whether the pod is Ready.

@@ -34,11 +34,11 @@ type Config struct {
 	Files []string
 	// Parts whose images nodes have; empty: provisioner, controller and scheduler.
 	Parts []string
-	// Classes take the place of those that the manifests configure.
+	// Classes replace those that the manifests configure.
 	Classes []Class
 	// Provisioner has further keys of the provisioner's ConfigMap.
 	Provisioner map[string]string
-	// Configs are files config.yaml that take the place of the manifests', by ConfigMap.
+	// Configs are files config.yaml that replace those of the manifests, by ConfigMap.
 	Configs map[string]string
 	// Nodes are added before anything is applied; the site's tests share them.
 	Nodes []realnode.NodeSpec

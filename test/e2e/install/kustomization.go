@@ -24,7 +24,7 @@ import (
 // tellTimeout bounds requests after a failure.
 var tellTimeout = deadline.Wait()
 
-// kustomization is what an administrator writes who does not change our manifests.
+// kustomization is an administrator's, of unchanged manifests.
 type kustomization struct {
 	APIVersion         string      `json:"apiVersion"`
 	Kind               string      `json:"kind"`
@@ -66,7 +66,7 @@ func (c Config) write(dir string) error {
 		}
 		k.Resources = append(k.Resources, relative)
 	}
-	// Nor does it take files from elsewhere.
+	// It takes no files outside its folder either.
 	for _, file := range c.Files {
 		data, err := os.ReadFile(filepath.Join(manifests, file))
 		if err != nil {

@@ -193,9 +193,7 @@ func deletedWhileBinding(t *testing.T, e *fixture.Env) {
 	if err := tree.intact(); err != nil {
 		t.Errorf("the data of a bound volume is lost: %v", err)
 	}
-	if err := e.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Delete(e.Context(), claim.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	e.DeletePVC(claim.Name)
 	n.WaitVolume(n.Files, "disk1", "released", func(v *corev1.PersistentVolume) bool { return v.Status.Phase == corev1.VolumeReleased })
 	n.WaitEntry(n.Files, "disk1", stowage.EntryReleased, "") // else the provisioner may have seen the volume Bound last
 	if err := n.StripFinalizers(e.Context(), volume.Name); err != nil {

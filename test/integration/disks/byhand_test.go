@@ -111,7 +111,7 @@ func TestFinalizerRestored(t *testing.T) {
 	slots(n, "disk")
 	n.Start()
 	volume := n.WaitPhase(n.Files, "disk", corev1.VolumeAvailable)
-	patch(n, volume, `{"metadata":{"finalizers":null}}`)
+	n.Patch(volume, `{"metadata":{"finalizers":null}}`)
 	n.WaitVolume(n.Files, "disk", "guarded again", func(v *corev1.PersistentVolume) bool {
 		return v != nil && v.UID == volume.UID && v.ResourceVersion != volume.ResourceVersion && strings.Contains(fmt.Sprint(v.Finalizers), wellknown.LocalVolumeFinalizer)
 	})
@@ -187,5 +187,5 @@ func annotate(t *testing.T, n *node.Node, volume *corev1.PersistentVolume, key, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	patch(n, volume, string(text))
+	n.Patch(volume, string(text))
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
@@ -27,9 +26,7 @@ func TestCycle(t *testing.T) {
 	n.WaitPhase(n.Files, "disk1", corev1.VolumeBound)
 	n.Write("disk1", "secret", "of the first user")
 	e.DeletePod(pod)
-	if err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(e.Context(), "data", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	e.DeletePVC("data")
 	n.WaitRepublished(n.Files, "disk1", volume)
 	if names := n.Names("disk1"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)

@@ -4,31 +4,16 @@
 package disks_test
 
 import (
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 
 	"stowage.dev/stowage/test/integration/node"
 )
-
-// patch changes a volume, as an administrator does.
-func patch(n *node.Node, volume *corev1.PersistentVolume, text string, subresources ...string) {
-	_, err := n.Env.Client.CoreV1().PersistentVolumes().Patch(n.Env.Context(), volume.Name, types.MergePatchType, []byte(text), metav1.PatchOptions{}, subresources...)
-	if err != nil {
-		n.Env.T.Fatal(err)
-	}
-}
-
-// setPolicy changes a volume's reclaim policy.
-func setPolicy(n *node.Node, volume *corev1.PersistentVolume, policy corev1.PersistentVolumeReclaimPolicy) {
-	patch(n, volume, fmt.Sprintf(`{"spec":{"persistentVolumeReclaimPolicy":%q}}`, policy))
-}
 
 // TestRetained: the data of a volume of policy Retain is never wiped. When the volume
 // is deleted, its disk waits until it is empty, or its data acknowledged.
@@ -87,12 +72,12 @@ func TestRetainedByChoice(t *testing.T) {
 	slots(n, "disk")
 	n.Start()
 	volume := used(n, "disk")
-	setPolicy(n, volume, corev1.PersistentVolumeReclaimRetain)
+	n.SetPolicy(volume, corev1.PersistentVolumeReclaimRetain)
 	n.Release(volume)
 	n.WaitEntry(n.Files, "disk", stowage.EntryReleased, "")
 	fence(n, "1")
 	untouched(t, n.PathOf(n.Files, "disk"))
-	setPolicy(n, volume, corev1.PersistentVolumeReclaimDelete)
+	n.SetPolicy(volume, corev1.PersistentVolumeReclaimDelete)
 	n.WaitRepublished(n.Files, "disk", volume)
 	emptied(t, n, "disk")
 }
@@ -103,7 +88,7 @@ func TestRecycle(t *testing.T) {
 	slots(n, "disk")
 	n.Start()
 	volume := used(n, "disk")
-	setPolicy(n, volume, corev1.PersistentVolumeReclaimRecycle)
+	n.SetPolicy(volume, corev1.PersistentVolumeReclaimRecycle)
 	n.Release(volume)
 	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeUnsupportedReclaimPolicy")
 	fence(n, "1")
@@ -122,7 +107,7 @@ func TestFailed(t *testing.T) {
 	volume := used(n, "disk")
 	n.Stop()
 	n.Release(volume)
-	patch(n, volume, `{"status":{"phase":"Failed"}}`, "status")
+	n.Patch(volume, `{"status":{"phase":"Failed"}}`, "status")
 	n.Start()
 	n.WaitEntry(n.Files, "disk", stowage.EntryFailed, "PhaseFailed")
 	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "PhaseFailed")

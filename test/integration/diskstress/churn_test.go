@@ -195,8 +195,6 @@ func (s *stress) remove(name string) {
 		s.t.Fatal(err)
 	}
 	for _, claim := range p.claims {
-		if err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Delete(s.Context(), claim.Name, metav1.DeleteOptions{}); err != nil {
-			s.t.Fatal(err)
-		}
+		s.DeletePVC(claim.Name)
 	}
 }

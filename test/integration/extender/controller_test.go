@@ -19,7 +19,7 @@ func TestPVController(t *testing.T) {
 	d := own(e, plan{mode: "full", name: "extender-controller", extender: []string{"bindingMode: Direct", "bindingMode: PVController"}})
 	e.AddNodes(e.Node("a"), e.Node("b"))
 	makes(e, true)
-	room(e, "b", "20Gi")
+	setCapacity(e, "b", "20Gi")
 	e.CreatePVs(e.LocalPV("one", "b"), e.LocalPV("two", "b"), e.LocalPV("elsewhere", "a"))
 
 	bound := func(t *testing.T, n, disabled string) {

@@ -36,8 +36,8 @@ func made(e *fixture.Env, name, size string) *builders.PVC {
 	return e.PVC(name).Class(e.Name("made")).Request(size)
 }
 
-// room sets the driver's capacity on a node.
-func room(e *fixture.Env, node, size string) {
+// setCapacity sets the driver's capacity on a node.
+func setCapacity(e *fixture.Env, node, size string) {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
 	defer cancel()
@@ -114,12 +114,12 @@ func TestCapacityIsSummed(t *testing.T) {
 	bothModes(t, func(e *fixture.Env) {
 		e.AddNodes(e.Node("a"))
 		makes(e, true)
-		room(e, "a", "10Gi")
+		setCapacity(e, "a", "10Gi")
 		e.CreatePVC(made(e, "one", "6Gi"))
 		e.CreatePVC(made(e, "two", "6Gi"))
 		pod := e.CreatePod(e.Pod("pod").PVC("one", "two"))
 		e.WaitUnschedulable(pod, noSpace)
-		room(e, "a", "12Gi")
+		setCapacity(e, "a", "12Gi")
 		provision(e, waitSelected(e, "one", "a"))
 		provision(e, waitSelected(e, "two", "a"))
 		e.WaitScheduled(pod, "a")
@@ -132,8 +132,8 @@ func TestCapacityInFlight(t *testing.T) {
 	bothModes(t, func(e *fixture.Env) {
 		e.AddNodes(e.Node("a"), e.Node("b"))
 		makes(e, true)
-		room(e, "a", "10Gi")
-		room(e, "b", "10Gi")
+		setCapacity(e, "a", "10Gi")
+		setCapacity(e, "b", "10Gi")
 		names := []string{"one", "two", "three", "four"}
 		pods := map[string]*v1.Pod{}
 		for _, name := range names {
@@ -171,8 +171,8 @@ func TestCapacityInFlight(t *testing.T) {
 			e.T.Errorf("two volumes of 6Gi are made on %v, where there are 10Gi each\n%s", nodes, e.Dump())
 		}
 		// The driver's own CSIStorageCapacity shows the rest, and then more.
-		room(e, "a", "4Gi")
-		room(e, "b", "12Gi")
+		setCapacity(e, "a", "4Gi")
+		setCapacity(e, "b", "12Gi")
 		e.Wait("the others to be sent to node b", func() bool { return len(sent()) == 4 })
 		for _, name := range names {
 			if e.SeenPV("pvc-"+name) == nil {
@@ -189,12 +189,12 @@ func TestProvisionerFails(t *testing.T) {
 	e := full(fixture.New(t))
 	e.AddNodes(e.Node("a"), e.Node("b"))
 	makes(e, true)
-	room(e, "a", "20Gi")
-	room(e, "b", "10Gi")
+	setCapacity(e, "a", "20Gi")
+	setCapacity(e, "b", "10Gi")
 	e.CreatePVC(made(e, "data", "5Gi"))
 	pod := e.CreatePod(e.Pod("pod").PVC("data"))
 	waitSelected(e, "data", "a") // the roomier one
-	room(e, "a", "1Gi")
+	setCapacity(e, "a", "1Gi")
 	e.PatchPVC("data", map[string]any{"metadata": map[string]any{"annotations": map[string]any{volumeplan.AnnSelectedNode: nil}}})
 	provision(e, waitSelected(e, "data", "b"))
 	e.WaitScheduled(pod, "b")

@@ -75,9 +75,7 @@ func TestPreemptedAndDeleted(t *testing.T) {
 		s.WaitScheduled(important(s.Env, s.Pod("high").Requests("20", "1Gi")), "a")
 		s.DeletePod(low)
 		for _, claim := range []string{"static", "dynamic"} {
-			if err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Delete(s.Context(), claim, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			s.DeletePVC(claim)
 			s.Wait("claim "+claim+" to be deleted", func() bool { return s.SeenPVC(claim) == nil })
 		}
 		s.wantFree("existing")

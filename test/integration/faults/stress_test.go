@@ -254,9 +254,7 @@ func (c *churn) deletePod(name string, withClaims bool) {
 		return
 	}
 	for _, claim := range claims {
-		if err := c.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Delete(c.Context(), claim, metav1.DeleteOptions{}); err != nil {
-			c.T.Fatal(err)
-		}
+		c.DeletePVC(claim)
 	}
 }
 

@@ -180,9 +180,7 @@ func claimDeleted(s *scenario) {
 		held := tap.Hold(volumeWrite)
 		pod = s.CreatePod(s.Pod("pod").PVC("data"))
 		s.WaitHeld(held)
-		if err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Delete(s.Context(), "data", metav1.DeleteOptions{}); err != nil {
-			s.T.Fatal(err)
-		}
+		s.DeletePVC("data")
 		claims := scheduler.Informers.Core().V1().PersistentVolumeClaims()
 		hasSeen(s.Env, claims.Informer(), "the claim's deletion", func() bool {
 			claim, err := claims.Lister().PersistentVolumeClaims(s.Namespace).Get("data")

@@ -4,12 +4,14 @@
 package node
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
@@ -32,14 +34,26 @@ func (n *Node) Claim(class, name string) *corev1.PersistentVolume {
 // Unclaim deletes the claim that Claim made.
 func (n *Node) Unclaim(volume *corev1.PersistentVolume) {
 	n.t.Helper()
-	err := n.Env.Client.CoreV1().PersistentVolumeClaims(n.Env.Namespace).Delete(n.Env.Context(), volume.Name, metav1.DeleteOptions{})
+	n.Env.DeletePVC(volume.Name)
+}
+
+// SetPolicy changes a volume's reclaim policy.
+func (n *Node) SetPolicy(volume *corev1.PersistentVolume, policy corev1.PersistentVolumeReclaimPolicy) {
+	n.t.Helper()
+	n.Patch(volume, fmt.Sprintf(`{"spec":{"persistentVolumeReclaimPolicy":%q}}`, policy))
+}
+
+// Patch changes a volume, as an administrator does.
+func (n *Node) Patch(volume *corev1.PersistentVolume, text string, subresources ...string) {
+	n.t.Helper()
+	_, err := n.Env.Client.CoreV1().PersistentVolumes().Patch(n.Env.Context(), volume.Name, types.MergePatchType, []byte(text), metav1.PatchOptions{}, subresources...)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 }
 
-// Release is Unclaim, and waits until the PersistentVolume controller has seen it: the
-// volume is Released, or on its way out already.
+// Release is Unclaim, and waits until the PersistentVolume controller has handled it: the
+// volume is Released, or deleted already.
 func (n *Node) Release(volume *corev1.PersistentVolume) {
 	n.t.Helper()
 	n.Unclaim(volume)
@@ -50,7 +64,7 @@ func (n *Node) Release(volume *corev1.PersistentVolume) {
 	})
 }
 
-// Delete deletes a volume, as an administrator might, and does not wait for it to go.
+// Delete deletes a volume, as an administrator may, and does not wait for the deletion.
 func (n *Node) Delete(volume *corev1.PersistentVolume) {
 	n.t.Helper()
 	err := n.Env.Client.CoreV1().PersistentVolumes().Delete(n.Env.Context(), volume.Name, metav1.DeleteOptions{})

@@ -38,7 +38,7 @@ func (n *Node) AddClass(name string, options map[string]any) string {
 	return class
 }
 
-// Set has the configuration say more of a class; nil takes a key out.
+// Set sets a key of a class in the configuration; nil removes it.
 func (n *Node) Set(class, key string, value any) {
 	n.t.Helper()
 	n.options[class][key] = value

@@ -33,7 +33,7 @@ func (n *Node) Mount(name, size string) string {
 	return path
 }
 
-// MountAt mounts an image with a file system at a path, which is made if need be.
+// MountAt mounts an image with a file system at a path, which is created if it does not exist.
 func (n *Node) MountAt(image, path string) {
 	n.t.Helper()
 	n.makeFolder(path)
@@ -49,7 +49,7 @@ func (n *Node) Tmpfs(name, size string) string {
 	return path
 }
 
-// TmpfsAt mounts a file system in memory at a path, which is made if need be.
+// TmpfsAt mounts a file system in memory at a path, which is created if it does not exist.
 func (n *Node) TmpfsAt(path, size string) {
 	n.t.Helper()
 	n.makeFolder(path)

@@ -4,7 +4,7 @@
 // Package node gives integration tests a node with real disks and a real provisioner: the
 // Node object is simulated, the disks are file systems and loop devices of this
 // machine, and the provisioner is the stowage-provisioner command with the manifests' rights,
-// held by their policies, and the token that a kubelet would give it.
+// their policies, and the token that a kubelet would mount.
 //
 //	func TestMain(m *testing.M) { os.Exit(fixture.Main(m, node.Install)) }
 //

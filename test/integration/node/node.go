@@ -44,8 +44,8 @@ type Node struct {
 	provisioner *cluster.Process
 }
 
-// New adds a node without disks. The provisioner is not running. The test is skipped where
-// disks cannot be made, which is where it is not root.
+// New adds a node without disks. The provisioner is not running. Without root, which disks
+// require, the test is skipped.
 func New(t testing.TB, e *fixture.Env, name string) *Node {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -108,7 +108,7 @@ func (n *Node) Configure(change func(data map[string]any)) {
 	}
 }
 
-// WriteConfig writes a key of the configuration as it is given.
+// WriteConfig writes a key of the configuration unchanged.
 func (n *Node) WriteConfig(key, text string) {
 	n.t.Helper()
 	if err := n.process().WriteConfig(key, text); err != nil {
@@ -223,8 +223,7 @@ func (n *Node) forget() {
 	}
 }
 
-// StripFinalizers takes all finalizers off a volume, as an administrator
-// may do by hand.
+// StripFinalizers removes all finalizers of a volume, as an administrator may.
 func (n *Node) StripFinalizers(ctx context.Context, volume string) error {
 	_, err := n.Env.Client.CoreV1().PersistentVolumes().Patch(ctx, volume, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {

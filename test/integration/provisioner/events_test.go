@@ -4,16 +4,13 @@
 package provisioner_test
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/test/integration/node"
 )
 
 // TestEvents: a volume's events show its lifecycle, and why it is delayed.
@@ -84,26 +81,18 @@ func TestRecycle(t *testing.T) {
 	n.Start()
 	volume := n.Claim(n.Files, "disk1")
 	n.Write("disk1", "secret", "of its user")
-	setPolicy(t, n, volume.Name, "Recycle")
+	n.SetPolicy(volume, corev1.PersistentVolumeReclaimRecycle)
 	n.Release(volume)
 	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeUnsupportedReclaimPolicy", "set the reclaim policy of volume "+volume.Name)
 	if names := n.Names("disk1"); len(names) != 1 {
 		t.Errorf("a volume of policy Recycle was cleaned: it holds %q", names)
 	}
 	n.WaitVolume(n.Files, "disk1", "Failed", func(v *corev1.PersistentVolume) bool { return v != nil && v.Status.Phase == corev1.VolumeFailed })
-	setPolicy(t, n, volume.Name, "Delete")
+	n.SetPolicy(volume, corev1.PersistentVolumeReclaimDelete)
 	n.WaitEntry(n.Files, "disk1", stowage.EntryFailed, "PhaseFailed")
 	n.Delete(volume)
 	n.WaitRepublished(n.Files, "disk1", volume)
 	if names := n.Names("disk1"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
-	}
-}
-
-func setPolicy(t *testing.T, n *node.Node, volume, policy string) {
-	t.Helper()
-	patch := fmt.Sprintf(`{"spec":{"persistentVolumeReclaimPolicy":%q}}`, policy)
-	if _, err := n.Env.Client.CoreV1().PersistentVolumes().Patch(n.Env.Context(), volume, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
 	}
 }

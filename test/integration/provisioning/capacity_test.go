@@ -35,41 +35,41 @@ func TestStorageCapacity(t *testing.T) {
 	}{
 		"the claims of a pod together": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
-				return []*builders.Capacity{room(e, "a", "a").Capacity("100Gi"), room(e, "b", "b").Capacity("120Gi")}
+				return []*builders.Capacity{nodeCapacity(e, "a", "a").Capacity("100Gi"), nodeCapacity(e, "b", "b").Capacity("120Gi")}
 			},
 			claims: sizes("60Gi", "60Gi"),
 			node:   "b",
 		},
-		"each of three claims has room, all of them have not": {
+		"each of three claims fits, all of them do not": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
-				return []*builders.Capacity{room(e, "a", "a").Capacity("100Gi"), room(e, "b", "b").Capacity("89Gi")}
+				return []*builders.Capacity{nodeCapacity(e, "a", "a").Capacity("100Gi"), nodeCapacity(e, "b", "b").Capacity("89Gi")}
 			},
 			claims:  sizes("30Gi", "70Gi", "1Gi"),
 			refused: true,
 		},
 		"only the maximum size of volumes is published: it bounds each, and no sum": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
-				return []*builders.Capacity{room(e, "a", "a").Max("60Gi"), room(e, "b", "b").Capacity("500Gi").Max("50Gi")}
+				return []*builders.Capacity{nodeCapacity(e, "a", "a").Max("60Gi"), nodeCapacity(e, "b", "b").Capacity("500Gi").Max("50Gi")}
 			},
 			claims: sizes("60Gi", "60Gi"),
 			node:   "a",
 		},
 		"only the maximum size of volumes is published, on all nodes": { // which ends the stock scheduler
 			capacity: func(e *fixture.Env) []*builders.Capacity {
-				return []*builders.Capacity{room(e, "a", "a").Max("60Gi"), room(e, "b", "b").Max("60Gi")}
+				return []*builders.Capacity{nodeCapacity(e, "a", "a").Max("60Gi"), nodeCapacity(e, "b", "b").Max("60Gi")}
 			},
 			claims: sizes("60Gi"),
 		},
 		"only the maximum size of volumes is published, and it is too small": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
-				return []*builders.Capacity{room(e, "a", "a").Max("59Gi"), room(e, "b", "b").Max("59Gi")}
+				return []*builders.Capacity{nodeCapacity(e, "a", "a").Max("59Gi"), nodeCapacity(e, "b", "b").Max("59Gi")}
 			},
 			claims:  sizes("60Gi"),
 			refused: true,
 		},
 		"a node without capacity": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
-				return []*builders.Capacity{room(e, "a", "a").Capacity("100Gi")}
+				return []*builders.Capacity{nodeCapacity(e, "a", "a").Capacity("100Gi")}
 			},
 			claims: sizes("60Gi"),
 			node:   "a",
@@ -80,15 +80,15 @@ func TestStorageCapacity(t *testing.T) {
 			refused:  true,
 		},
 		"an object without capacity": {
-			capacity: func(e *fixture.Env) []*builders.Capacity { return []*builders.Capacity{room(e, "a", "a")} },
+			capacity: func(e *fixture.Env) []*builders.Capacity { return []*builders.Capacity{nodeCapacity(e, "a", "a")} },
 			claims:   sizes("1Gi"),
 			refused:  true,
 		},
 		"the roomiest of several": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
 				return []*builders.Capacity{
-					room(e, "a1", "a").Capacity("40Gi"), shared(e, "a2", "a", "x").Capacity("70Gi"), shared(e, "a3", "a", "y").Capacity("50Gi"),
-					room(e, "b1", "b").Capacity("55Gi"), shared(e, "b2", "b", "x").Capacity("59Gi"),
+					nodeCapacity(e, "a1", "a").Capacity("40Gi"), shared(e, "a2", "a", "x").Capacity("70Gi"), shared(e, "a3", "a", "y").Capacity("50Gi"),
+					nodeCapacity(e, "b1", "b").Capacity("55Gi"), shared(e, "b2", "b", "x").Capacity("59Gi"),
 				}
 			},
 			claims: sizes("60Gi"),
@@ -97,7 +97,7 @@ func TestStorageCapacity(t *testing.T) {
 		"several, one for each claim": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
 				return []*builders.Capacity{
-					room(e, "a1", "a").Capacity("60Gi"), shared(e, "a2", "a", "x").Capacity("70Gi"), room(e, "b", "b").Capacity("110Gi"),
+					nodeCapacity(e, "a1", "a").Capacity("60Gi"), shared(e, "a2", "a", "x").Capacity("70Gi"), nodeCapacity(e, "b", "b").Capacity("110Gi"),
 				}
 			},
 			claims: sizes("60Gi", "60Gi"),
@@ -105,28 +105,28 @@ func TestStorageCapacity(t *testing.T) {
 		},
 		"published twice": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
-				return []*builders.Capacity{room(e, "a1", "a").Capacity("70Gi"), room(e, "a2", "a").Capacity("70Gi")}
+				return []*builders.Capacity{nodeCapacity(e, "a1", "a").Capacity("70Gi"), nodeCapacity(e, "a2", "a").Capacity("70Gi")}
 			},
 			claims:  sizes("60Gi", "60Gi"),
 			refused: true,
 		},
 		"of another class": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
-				return []*builders.Capacity{room(e, "a", "a").Class(e.Name("local")).Capacity("100Gi"), room(e, "b", "b").Capacity("60Gi")}
+				return []*builders.Capacity{nodeCapacity(e, "a", "a").Class(e.Name("local")).Capacity("100Gi"), nodeCapacity(e, "b", "b").Capacity("60Gi")}
 			},
 			claims: sizes("60Gi"),
 			node:   "b",
 		},
 		"reachable from nowhere": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
-				return []*builders.Capacity{room(e, "nowhere", "").Topology(nil).Capacity("100Gi")}
+				return []*builders.Capacity{nodeCapacity(e, "nowhere", "").Topology(nil).Capacity("100Gi")}
 			},
 			claims:  sizes("60Gi"),
 			refused: true,
 		},
 		"reachable from everywhere": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
-				return []*builders.Capacity{room(e, "everywhere", "").Topology(&metav1.LabelSelector{}).Capacity("100Gi")}
+				return []*builders.Capacity{nodeCapacity(e, "everywhere", "").Topology(&metav1.LabelSelector{}).Capacity("100Gi")}
 			},
 			claims: sizes("60Gi"),
 		},
@@ -137,7 +137,7 @@ func TestStorageCapacity(t *testing.T) {
 		},
 		"the class by the beta annotation alone": { // which ends the stock scheduler
 			capacity: func(e *fixture.Env) []*builders.Capacity {
-				return []*builders.Capacity{room(e, "a", "a").Capacity("100Gi"), room(e, "b", "b").Capacity("100Gi")}
+				return []*builders.Capacity{nodeCapacity(e, "a", "a").Capacity("100Gi"), nodeCapacity(e, "b", "b").Capacity("100Gi")}
 			},
 			claims: func(e *fixture.Env) []*builders.PVC {
 				return []*builders.PVC{builders.MakePVC("c").Namespace(e.Namespace).BetaClass(e.Name("made"))}
@@ -145,7 +145,7 @@ func TestStorageCapacity(t *testing.T) {
 		},
 		"the class by the beta annotation alone, and no room": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
-				return []*builders.Capacity{room(e, "a", "a").Capacity("1Mi")}
+				return []*builders.Capacity{nodeCapacity(e, "a", "a").Capacity("1Mi")}
 			},
 			claims: func(e *fixture.Env) []*builders.PVC {
 				return []*builders.PVC{builders.MakePVC("c").Namespace(e.Namespace).BetaClass(e.Name("made"))}
@@ -188,7 +188,7 @@ func TestCapacityInFlight(t *testing.T) {
 		e.AddNodes(e.Node("a"))
 		createClass(e)
 		trackCapacity(e, true)
-		publish(e, room(e, "a", "a").Capacity("100Gi"))
+		publish(e, nodeCapacity(e, "a", "a").Capacity("100Gi"))
 		g := newGate(e)
 		startProvisioner(e, g.pass)
 
@@ -200,7 +200,7 @@ func TestCapacityInFlight(t *testing.T) {
 		e.WaitUnschedulable(second, noSpace)
 
 		// The first volume is not in the new figure, either.
-		publish(e, room(e, "a", "a").Capacity("125Gi"))
+		publish(e, nodeCapacity(e, "a", "a").Capacity("125Gi"))
 		g.wait(e, "second")
 		e.CreatePVC(made(e, "third", "6Gi"))
 		third := e.CreatePod(e.Pod("third").PVC("third"))
@@ -213,7 +213,7 @@ func TestCapacityInFlight(t *testing.T) {
 		e.WaitScheduled(first, "a")
 		e.WaitScheduled(second, "a")
 		// Both volumes are in this figure, and no capacity is held.
-		publish(e, room(e, "a", "a").Capacity("6Gi"))
+		publish(e, nodeCapacity(e, "a", "a").Capacity("6Gi"))
 		e.WaitScheduled(third, "a")
 		e.NoVolumeTwice()
 	})
@@ -227,7 +227,7 @@ func TestCapacityOfFailedPod(t *testing.T) {
 	e.AddNodes(e.Node("a"))
 	createClass(e)
 	trackCapacity(e, true)
-	publish(e, room(e, "a", "a").Capacity("100Gi"))
+	publish(e, nodeCapacity(e, "a", "a").Capacity("100Gi"))
 	startProvisioner(e, nil)
 	tap := fixture.NewTap()
 	s := e.Start(fixture.SchedulerOptions{Tap: tap})
@@ -240,9 +240,7 @@ func TestCapacityOfFailedPod(t *testing.T) {
 	second := e.CreatePod(e.Pod("second").PVC("second"))
 	e.WaitUnschedulable(second, noSpace)
 	// The write of the first pod's selected node fails permanently.
-	if err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(e.Context(), "first", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	e.DeletePVC("first")
 	e.DeletePod(first)
 	e.Wait("the first claim to be deleted", func() bool { return e.SeenPVC("first") == nil })
 	held.Release()
@@ -257,15 +255,15 @@ func TestCapacityWakes(t *testing.T) {
 		event  func(*fixture.Env)
 	}{
 		"capacity is published": {
-			event: func(e *fixture.Env) { publish(e, room(e, "a", "a").Capacity("60Gi")) },
+			event: func(e *fixture.Env) { publish(e, nodeCapacity(e, "a", "a").Capacity("60Gi")) },
 		},
 		"capacity grows": {
-			before: func(e *fixture.Env) { publish(e, room(e, "a", "a").Capacity("59Gi")) },
-			event:  func(e *fixture.Env) { publish(e, room(e, "a", "a").Capacity("60Gi")) },
+			before: func(e *fixture.Env) { publish(e, nodeCapacity(e, "a", "a").Capacity("59Gi")) },
+			event:  func(e *fixture.Env) { publish(e, nodeCapacity(e, "a", "a").Capacity("60Gi")) },
 		},
 		"larger volumes can be made": {
-			before: func(e *fixture.Env) { publish(e, room(e, "a", "a").Capacity("500Gi").Max("59Gi")) },
-			event:  func(e *fixture.Env) { publish(e, room(e, "a", "a").Capacity("500Gi").Max("60Gi")) },
+			before: func(e *fixture.Env) { publish(e, nodeCapacity(e, "a", "a").Capacity("500Gi").Max("59Gi")) },
+			event:  func(e *fixture.Env) { publish(e, nodeCapacity(e, "a", "a").Capacity("500Gi").Max("60Gi")) },
 		},
 		"capacity no longer counts": {
 			event: func(e *fixture.Env) { trackCapacity(e, false) },
@@ -280,7 +278,7 @@ func TestCapacityWakes(t *testing.T) {
 			},
 		},
 		"a node with capacity comes": {
-			before: func(e *fixture.Env) { publish(e, room(e, "b", "b").Capacity("60Gi")) },
+			before: func(e *fixture.Env) { publish(e, nodeCapacity(e, "b", "b").Capacity("60Gi")) },
 			event:  func(e *fixture.Env) { e.AddNodes(e.Node("b")) },
 		},
 	}
@@ -320,7 +318,7 @@ func TestCapacityWakesBeforeCacheUpdate(t *testing.T) {
 			createClass(e)
 			trackCapacity(e, true)
 			if before != "" {
-				publish(e, room(e, "a", "a").Capacity(before))
+				publish(e, nodeCapacity(e, "a", "a").Capacity(before))
 			}
 			startProvisioner(e, nil)
 			e.CreatePVC(made(e, "data", "60Gi"))
@@ -328,7 +326,7 @@ func TestCapacityWakesBeforeCacheUpdate(t *testing.T) {
 			e.WaitUnschedulable(pod, noSpace)
 			gate.Hold()
 			defer gate.Release()
-			publish(e, room(e, "a", "a").Capacity("60Gi"))
+			publish(e, nodeCapacity(e, "a", "a").Capacity("60Gi"))
 			e.WaitPVC("data", "sent to node a", selects(e, "a"))
 			gate.Release() // the provisioned volume is waited for by its events
 			e.WaitScheduled(pod, "a")
@@ -345,7 +343,7 @@ func TestCapacityOutlivesScheduler(t *testing.T) {
 	e.AddNodes(e.Node("a"))
 	createClass(e)
 	trackCapacity(e, true)
-	publish(e, room(e, "a", "a").Capacity("100Gi"))
+	publish(e, nodeCapacity(e, "a", "a").Capacity("100Gi"))
 	g := newGate(e)
 	startProvisioner(e, g.pass)
 	profile := fixture.Profile{Name: e.Name("scheduler")}
@@ -367,6 +365,6 @@ func TestCapacityOutlivesScheduler(t *testing.T) {
 	}
 	close(g.open)
 	e.WaitPV("pvc-first", "made", anyVolume)
-	publish(e, room(e, "a", "a").Capacity("60Gi"))
+	publish(e, nodeCapacity(e, "a", "a").Capacity("60Gi"))
 	e.WaitScheduled(second, "a")
 }

@@ -133,11 +133,11 @@ func TestPreemptionOfCapacity(t *testing.T) {
 	var holders []*v1.Pod
 	for _, name := range []string{"a", "b"} {
 		e.AddNodes(e.Node(name))
-		publish(e, room(e, name, name).Capacity("100Gi"))
+		publish(e, nodeCapacity(e, name, name).Capacity("100Gi"))
 		pod := e.CreatePod(e.Pod("on-"+name).NodeSelector(v1.LabelHostname, e.Name(name)).Ephemeral("scratch", made(e, "", "90Gi").Obj()))
 		e.WaitScheduled(pod, name)
 		e.WaitBound("on-"+name+"-scratch", "pvc-on-"+name+"-scratch")
-		publish(e, room(e, name, name).Capacity("10Gi"))
+		publish(e, nodeCapacity(e, name, name).Capacity("10Gi"))
 		holders = append(holders, pod)
 	}
 	e.CreatePVC(made(e, "data", "60Gi"))
@@ -149,7 +149,7 @@ func TestPreemptionOfCapacity(t *testing.T) {
 	volume := "pvc-" + victim.Name + "-scratch"
 	e.Wait("its volume to be deleted", func() bool { return e.SeenPV(volume) == nil })
 	node := victim.Name[len("on-"):]
-	publish(e, room(e, node, node).Capacity("100Gi"))
+	publish(e, nodeCapacity(e, node, node).Capacity("100Gi"))
 	e.WaitScheduled(pod, node)
 	e.WaitBound("data", "pvc-data")
 	if gone := victims(e, holders); len(gone) != 1 {

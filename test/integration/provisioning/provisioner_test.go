@@ -202,15 +202,15 @@ func writeDriver(e *fixture.Env, name string, tracked bool) {
 	}
 }
 
-// room is the capacity that the driver has on a node.
-func room(e *fixture.Env, name, node string) *builders.Capacity {
+// nodeCapacity is the capacity that the driver has on a node.
+func nodeCapacity(e *fixture.Env, name, node string) *builders.Capacity {
 	return builders.MakeCapacity(name, e.Name("made")).Namespace(e.Namespace).Hostname(e.Name(node))
 }
 
-// shared is room that a node would share with another one, which is not there: it is apart
+// shared is capacity that a node would share with another one, which is not there: it is apart
 // from the node's own.
 func shared(e *fixture.Env, name, node, with string) *builders.Capacity {
-	return room(e, name, node).Topology(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+	return nodeCapacity(e, name, node).Topology(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: v1.LabelHostname, Operator: metav1.LabelSelectorOpIn, Values: []string{e.Name(node), e.Name(with)}},
 	}})
 }

@@ -14,14 +14,6 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// deletePVC requests a claim's deletion and does not wait for it.
-func deletePVC(e *fixture.Env, name string) {
-	e.T.Helper()
-	if err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(e.Context(), name, metav1.DeleteOptions{}); err != nil {
-		e.T.Fatal(err)
-	}
-}
-
 // finalizers is a patch that sets the finalizers of any object.
 func finalizers(names ...string) any {
 	return map[string]any{"metadata": map[string]any{"finalizers": names}}
@@ -104,7 +96,7 @@ func TestDeletedClaim(t *testing.T) {
 	e.CreatePVs(e.LocalPV("volume", "a"))
 	e.CreatePVC(e.PVC("data"))
 	e.PatchPVC("data", finalizers("stowage.dev/test"))
-	deletePVC(e, "data")
+	e.DeletePVC("data")
 	pod := e.CreatePod(e.Pod("pod").PVC("data"))
 	e.WaitUnschedulable(pod, `persistentvolumeclaim "data" is being deleted`)
 	e.PatchPVC("data", finalizers())
@@ -185,7 +177,7 @@ func TestGenericEphemeralVolumes(t *testing.T) {
 			t.Errorf("claims are bound: %v", bound)
 		}
 		// Without the other claim, the controller creates the right one.
-		deletePVC(e, "pod-scratch")
+		e.DeletePVC("pod-scratch")
 		e.WaitScheduled(pod, "a")
 		wantBindings(e, map[string]string{"pod-scratch": "volume"})
 	})

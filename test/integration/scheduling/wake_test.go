@@ -129,7 +129,7 @@ func wakes() map[string]wake {
 			},
 			event: func(e *fixture.Env) {
 				e.DeletePod(e.SeenPod("first"))
-				deletePVC(e, "first")
+				e.DeletePVC("first")
 				e.WaitPV("volume", "Released", func(v *v1.PersistentVolume) bool { return v.Status.Phase == v1.VolumeReleased })
 				// A provisioner of local volumes does this after a clean.
 				e.DeletePV("volume")

@@ -93,9 +93,7 @@ func bind(e *fixture.Env, pv *corev1.PersistentVolume) *corev1.PersistentVolume 
 // release deletes the claim that bind made.
 func release(e *fixture.Env, pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	e.T.Helper()
-	if err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(e.Context(), pv.Name, metav1.DeleteOptions{}); err != nil {
-		e.T.Fatal(err)
-	}
+	e.DeletePVC(pv.Name)
 	return wait(e, pv.Name, "released", inPhase(corev1.VolumeReleased))
 }
 

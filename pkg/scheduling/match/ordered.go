@@ -110,6 +110,19 @@ func (o *ordered) cheapest(r *Request, k int, dst []*Volume) []*Volume {
 	return dst
 }
 
+// fromEnd returns the bytes of the volume that n larger ones follow; the list must have
+// more than n.
+func (o *ordered) fromEnd(n int) int64 {
+	if n == 0 {
+		return o.largest
+	}
+	chunk := len(o.chunks) - 1
+	for ; n >= len(o.chunks[chunk]); chunk-- {
+		n -= len(o.chunks[chunk])
+	}
+	return o.chunks[chunk][len(o.chunks[chunk])-1-n].bytes
+}
+
 // insert adds the volume, replacing and returning one with the same size and name.
 func (o *ordered) insert(v *Volume) (replaced *Volume) {
 	e := entryOf(v)

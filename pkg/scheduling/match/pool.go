@@ -111,6 +111,37 @@ func (p *Pool) Serves(r *Request) bool {
 	return len(p.Cheapest(r, 1, one[:0])) > 0
 }
 
+// ServesAll returns the index of a request that goes unserved when the pool's volumes
+// serve as many requests as possible, one volume each; -1 if all are served. known is
+// false if only a Solver can decide: volumes differ in more than capacity, or requests
+// have selectors. Its time is quadratic in the number of requests: call it for at most
+// MaxExact.
+func (p *Pool) ServesAll(requests []*Request) (unserved int, known bool) {
+	if len(p.all.groups) != 1 || slices.ContainsFunc(requests, func(r *Request) bool { return r.Selector != nil }) {
+		return 0, false
+	}
+	g := &p.all.groups[0]
+	// All requests are served if and only if the largest volume serves the largest
+	// request, the second largest the second largest, and so on. The largest unserved
+	// request is returned.
+	unserved, rank := -1, len(requests)
+	for i, r := range requests {
+		if !g.kind.serves(r) {
+			return i, true
+		}
+		larger := 0
+		for j, other := range requests {
+			if other.Bytes > r.Bytes || (other.Bytes == r.Bytes && j < i) {
+				larger++
+			}
+		}
+		if larger < rank && (larger >= g.list.size || g.list.fromEnd(larger) < r.Bytes) {
+			unserved, rank = i, larger
+		}
+	}
+	return unserved, true
+}
+
 // mostSelective returns the label index with the fewest volumes to iterate over, and the
 // requirement it serves; nil if no label of the request is indexed.
 func (p *Pool) mostSelective(r *Request) (*labelIndex, *labelRequirement) {

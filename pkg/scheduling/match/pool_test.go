@@ -243,3 +243,65 @@ func TestPoolReadsConcurrently(t *testing.T) {
 	}
 	readers.Wait()
 }
+
+// TestServesAll: the results equal those of an assignment.
+func TestServesAll(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	cases, all := 0, 0
+	for range 20_000 {
+		pool := &Pool{}
+		for i, n := 0, rng.IntN(16); i < n; i++ {
+			pv := builders.MakePV(fmt.Sprintf("pv-%d", i)).Class("local").Capacity(strconv.Itoa(1 + rng.IntN(5)))
+			if rng.IntN(16) == 0 {
+				pv.Block()
+			}
+			pool.Insert(NewVolume(pv.Obj()))
+		}
+		var requests []*Request
+		for range 1 + rng.IntN(4) {
+			pvc := builders.MakePVC("data").Class("local").Request(strconv.Itoa(rng.IntN(7)))
+			if rng.IntN(16) == 0 {
+				pvc.Block()
+			}
+			r, err := NewRequest(pvc.Obj())
+			if err != nil {
+				t.Fatal(err)
+			}
+			requests = append(requests, r)
+		}
+		unserved, known := pool.ServesAll(requests)
+		if !known {
+			continue
+		}
+		cases++
+		if unserved < 0 {
+			all++
+		}
+		most := mostServed(pool, requests)
+		if (unserved < 0) != (most == len(requests)) {
+			t.Fatalf("ServesAll returns %d, but %d of %d requests can be served", unserved, most, len(requests))
+		}
+		if unserved >= 0 && mostServed(pool, slices.Delete(slices.Clone(requests), unserved, unserved+1)) != most {
+			t.Fatalf("without request %d, fewer than %d are served", unserved, most)
+		}
+	}
+	if cases < 10_000 || all < 1000 {
+		t.Errorf("%d cases, %d of them with all served: too few", cases, all)
+	}
+}
+
+// mostServed is how many requests the pool's volumes can serve.
+func mostServed(pool *Pool, requests []*Request) int {
+	candidates := make([][]*Volume, len(requests))
+	for i, r := range requests {
+		candidates[i] = pool.Cheapest(r, Width(len(requests)), nil)
+	}
+	served := 0
+	for _, v := range (&Solver{}).Assign(requests, candidates) {
+		if v != nil {
+			served++
+		}
+	}
+	return served
+}

@@ -99,7 +99,7 @@ func (s *Solver) load(requests []*Request, candidates [][]*Volume) {
 func (s *Solver) firstChoices(anyCost bool) bool {
 	for n, i := range s.active {
 		v := s.firstUntaken(i, s.active[:n])
-		if v == nil || !anyCost && costOf(s.requests[i], v) != costOf(s.requests[i], s.candidates[i][0]) {
+		if v == nil || !anyCost && v != s.candidates[i][0] && costOf(s.requests[i], v) != costOf(s.requests[i], s.candidates[i][0]) {
 			clear(s.result)
 			return false
 		}

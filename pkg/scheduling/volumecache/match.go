@@ -13,6 +13,13 @@ import (
 // matchOpen assigns existing volumes to the open claims; the others are provisioned
 // where canProvision.
 func (c *Cache) matchOpen(s *solution, d *Demand, g *group, at location, e effort, canProvision bool) match.Reason {
+	if e == feasible && !canProvision && len(s.open) <= match.MaxExact && d.evictions == nil && !d.withheld.on(at.segments) {
+		if unserved, known := s.servesAll(g, at); known && unserved < 0 {
+			return match.Reason{}
+		} else if known {
+			return s.unmatched(s.open[unserved], g, canProvision)
+		}
+	}
 	chosen := c.assign(s, d, g, at, e)
 	for i, p := range s.open {
 		if chosen[i] != nil {
@@ -35,6 +42,29 @@ func (s *solution) unmatched(p *pending, g *group, canProvision bool) match.Reas
 		return match.Reason{Code: match.TopologyNotAllowed, Claim: p.Claim.Name}
 	}
 	return match.Reason{Code: match.NoVolume, Claim: p.Claim.Name}
+}
+
+// servesAll is Pool.ServesAll for the open claims and the node's only pool of the class,
+// which most nodes with local volumes have: it reads no volume.
+func (s *solution) servesAll(g *group, at location) (unserved int, known bool) {
+	var only *pool
+	for _, segment := range at.segments {
+		pool := poolOf(segment, g.class)
+		if pool != nil && only != nil {
+			return 0, false
+		}
+		if pool != nil {
+			only = pool
+		}
+	}
+	if only == nil {
+		return 0, true
+	}
+	s.requests = s.requests[:0]
+	for _, p := range s.open {
+		s.requests = append(s.requests, p.Request)
+	}
+	return only.ServesAll(s.requests)
 }
 
 // any reports whether some free volume of the node serves the claim.

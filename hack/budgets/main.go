@@ -48,16 +48,20 @@ func main() {
 
 func run(took map[string]time.Duration, files []string) error {
 	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := read(f, took); err != nil {
+		if err := readFile(name, took); err != nil {
 			return err
 		}
 	}
 	return write(os.Stdout, took, deadline.Stretch)
+}
+
+func readFile(name string, took map[string]time.Duration) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return read(f, took)
 }
 
 // event is what `go test -json` prints, as `go doc test2json` describes it.

@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	// ErrDamaged is the kind of every *Damaged: nothing is known of the disk, so
-	// nothing may be published or cleaned on the strength of its record.
+	// ErrDamaged is wrapped by every *Damaged: nothing is known of the disk, so nothing may
+	// be published or cleaned because of its record.
 	ErrDamaged = errors.New("record cannot be read")
 	// ErrNewer is why a file of a later release is among the damaged ones. It is
 	// whole, and this release would lose what it does not understand.

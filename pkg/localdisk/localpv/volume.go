@@ -96,8 +96,8 @@ func (r *Request) annotations() map[string]string {
 	return annotations
 }
 
-// path is what kubelet gets: of a device a link, which exists only while the device may be
-// used.
+// path is the path that kubelet uses. For a device it is a link, which exists only while the
+// device may be used.
 func (r *Request) path() string {
 	if r.Disk.Kind == disk.Device {
 		return disk.LinkPath(r.Class.Name, r.named())

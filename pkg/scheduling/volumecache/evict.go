@@ -4,10 +4,12 @@
 package volumecache
 
 import (
+	"iter"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
@@ -98,4 +100,26 @@ func (d *Demand) UndoEviction(node string, pod types.UID) {
 	} else {
 		delete(d.evictions, node)
 	}
+}
+
+// EvictionHelps reports whether the claims, which do not fit the node for the given reason,
+// would fit if all of its pods of lower priority were evicted and their ephemeral volumes
+// reclaimed. It reads the pods only if they matter.
+func (c *Cache) EvictionHelps(d *Demand, node *v1.Node, pods iter.Seq[*v1.Pod], why match.Reason) bool {
+	if why.Code != match.NoVolume && why.Code != match.NotEnoughSpace || !c.AnyEvictable() {
+		return false
+	}
+	priority, after := corev1helpers.PodPriority(d.Pod()), d
+	for other := range pods {
+		if corev1helpers.PodPriority(other) >= priority {
+			continue
+		}
+		if freed := c.Evictable(other); len(freed) > 0 {
+			if after == d {
+				after = d.Clone()
+			}
+			after.SimulateEviction(node.Name, freed)
+		}
+	}
+	return after != d && c.Fits(after, node).Code == match.Fits
 }

@@ -95,7 +95,7 @@ func readYAML(text string) (value any, err error) {
 	documents := goyaml.NewDecoder(strings.NewReader(text))
 	var ignored any
 	if documents.Decode(&ignored) == nil && !errors.Is(documents.Decode(&ignored), io.EOF) {
-		return nil, errors.New("must be one YAML document: remove the lines --- and ...")
+		return nil, errors.New("must be one YAML document: remove the separators (--- and ...)")
 	}
 	if err := utilyaml.UnmarshalStrict([]byte(text), &value); err != nil {
 		message := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")

@@ -134,10 +134,10 @@ func TestRefuseClassMap(t *testing.T) {
 			`storageClassMap: Invalid value: not valid YAML: unmarshal errors: line 3: key "hostDir" already set in map line 4: key "fast" already set in map`,
 		}},
 		"a second document, which the decoder would not see": {"fast: {hostDir: /a}\n---\nslow: {hostDir: /b}\n", []string{
-			"storageClassMap: Invalid value: must be one YAML document: remove the lines --- and ...",
+			"storageClassMap: Invalid value: must be one YAML document: remove the separators (--- and ...)",
 		}},
 		"something after the end": {"fast: {hostDir: /a}\n...\nslow: {hostDir: /b}\n", []string{
-			"storageClassMap: Invalid value: must be one YAML document: remove the lines --- and ...",
+			"storageClassMap: Invalid value: must be one YAML document: remove the separators (--- and ...)",
 		}},
 		"two classes for one folder": {"a: {hostDir: /mnt/disks, namePattern: a*}\nb: {hostDir: /mnt/disks/, namePattern: b*}", []string{
 			`storageClassMap[b].hostDir: Invalid value: "/mnt/disks": is the hostDir of class a too: both would find the same disks. Give each class its own folder, and link or mount its disks there`,

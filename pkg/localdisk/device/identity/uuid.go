@@ -18,7 +18,7 @@ import (
 
 // Requests of ioctl(2) for a file system's UUID.
 const (
-	getFSUUID     = ioctl.Read | (1+uuidBytes)<<16 | 0x15<<8 | 0 // FS_IOC_GETFSUUID, every file system, Linux 6.9
+	getFSUUID     = ioctl.Read | (1+uuidBytes)<<16 | 0x15<<8     // FS_IOC_GETFSUUID (number 0), every file system, Linux 6.9
 	getExt4UUID   = ioctl.Read | 8<<16 | 'f'<<8 | 44             // EXT4_IOC_GETFSUUID, Linux 6.0
 	getXFSGeom    = ioctl.Read | xfsGeomBytes<<16 | 'X'<<8 | 100 // XFS_IOC_FSGEOMETRY_V1
 	getBtrfsInfo  = ioctl.Read | btrfsBytes<<16 | 0x94<<8 | 31   // BTRFS_IOC_FS_INFO

@@ -60,22 +60,22 @@ type Provisioner interface {
 	ReadAnnotations(ctx context.Context, report *stowage.LocalDiskReport)
 }
 
-// Cleans and Proofs have the progress of what takes long.
-type (
-	Cleans interface {
-		// Describe returns the progress at a path; nil for none.
-		Describe(path string) *stowage.Cleaning
-		Running() bool
-		// Count returns the totals. published counts volumes that are being reclaimed.
-		Count(published int) metrics.Cleans
-	}
-	Proofs interface {
-		// Describe returns the progress at a path; nil for none.
-		Describe(path string) *stowage.BlankProof
-		Running() bool
-		Count() (running, queued int)
-	}
-)
+// Cleans has the progress of cleans.
+type Cleans interface {
+	// Describe returns the progress at a path; nil for none.
+	Describe(path string) *stowage.Cleaning
+	Running() bool
+	// Count returns the totals. published counts volumes that are being reclaimed.
+	Count(published int) metrics.Cleans
+}
+
+// Proofs has the progress of blank proofs.
+type Proofs interface {
+	// Describe returns the progress at a path; nil for none.
+	Describe(path string) *stowage.BlankProof
+	Running() bool
+	Count() (running, queued int)
+}
 
 // Config is what a Reporter needs.
 type Config struct {

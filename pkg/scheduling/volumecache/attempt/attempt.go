@@ -12,7 +12,6 @@ import (
 	"iter"
 
 	v1 "k8s.io/api/core/v1"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
@@ -55,28 +54,12 @@ func (a *Attempts) Begin(ctx context.Context, pod *v1.Pod) (at Attempt, refusal,
 	return Attempt{Demand: demand, Awaiting: a.cache.Awaits(demand)}, nil, nil
 }
 
-// EvictionHelps reports whether the claims, which do not fit the node for the
-// given reason, would fit if all of its pods of lower priority were evicted and their
-// ephemeral volumes reclaimed. It reads the pods only if they matter.
+// EvictionHelps is [volumecache.Cache.EvictionHelps] for the attempt. While the pod's
+// volumes are being reclaimed, only evictions on its nominated node help.
 func (a *Attempts) EvictionHelps(at Attempt, node *v1.Node, pods iter.Seq[*v1.Pod], why match.Reason) bool {
 	if at.Awaiting {
 		// Otherwise the scheduler would clear the nomination.
 		return node.Name == at.Demand.Pod().Status.NominatedNodeName
 	}
-	if why.Code != match.NoVolume && why.Code != match.NotEnoughSpace || !a.cache.AnyEvictable() {
-		return false
-	}
-	priority, demand := corev1helpers.PodPriority(at.Demand.Pod()), at.Demand
-	for other := range pods {
-		if corev1helpers.PodPriority(other) >= priority {
-			continue
-		}
-		if freed := a.cache.Evictable(other); len(freed) > 0 {
-			if demand == at.Demand {
-				demand = demand.Clone()
-			}
-			demand.SimulateEviction(node.Name, freed)
-		}
-	}
-	return demand != at.Demand && a.cache.Fits(demand, node).Code == match.Fits
+	return a.cache.EvictionHelps(at.Demand, node, pods, why)
 }

@@ -310,3 +310,30 @@ func (s *Slot) PhaseUnrecorded() bool {
 	return r != nil && v.Identity != "" && r.Cluster == s.Cluster && isOf(r, v) &&
 		r.State == disk.Published && r.Phase != v.Seen()
 }
+
+// AbsentAfter is how many consecutive scans must find no disk before it counts as absent: a
+// remount removes it for a moment.
+const AbsentAfter = 2
+
+// Absent reports whether it is certain that no disk is at the path, neither the volume's nor
+// another.
+func (s *Slot) Absent() bool {
+	return s.DirectoryRead && s.MissedScans >= AbsentAfter && s.Vacant()
+}
+
+// Vacant reports whether the last scan found no disk at the path.
+func (s *Slot) Vacant() bool {
+	if s.Fact == nil {
+		return true
+	}
+	if s.Fact.Problem == nil {
+		return false
+	}
+	switch s.Fact.Problem.Reason {
+	case disk.Missing, disk.MountMissing, disk.NotMountPoint, disk.SpecialFile,
+		disk.OutsideDirectory, disk.DiscoveryDirectory, disk.UnsupportedFilesystem:
+		return true
+	default:
+		return false
+	}
+}

@@ -73,3 +73,23 @@ func (r *reservations) armExpiry() {
 		r.releases.arm(time.Now().Add(max(0, at.Sub(r.clock.Now())) + releaseInterval))
 	}
 }
+
+// countIn releases the bytes held for a volume that exists: the driver's report includes
+// it, or reportTime has passed. Its bytes in the report do not count for other holds.
+func (r *reservations) countIn(h *hold) {
+	pool := h.pool
+	r.releaseBytes(h)
+	pool.counted = saturate(pool.counted, h.bytes)
+	if len(h.pods) == 0 {
+		r.end(h)
+	}
+}
+
+// releaseBytes releases the hold's bytes; the hold remains.
+func (r *reservations) releaseBytes(h *hold) {
+	if p := h.pool; p != nil {
+		r.dequeue(h)
+		p.removeHold(h)
+		p.dropIfUnused(r.index)
+	}
+}

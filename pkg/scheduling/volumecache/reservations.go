@@ -83,26 +83,6 @@ func (r *reservations) nextSequence() uint64 {
 	return r.sequence
 }
 
-// countIn releases the bytes held for a volume that exists: the driver's report includes
-// it, or reportTime has passed. Its bytes in the report do not count for other holds.
-func (r *reservations) countIn(h *hold) {
-	pool := h.pool
-	r.releaseBytes(h)
-	pool.counted = saturate(pool.counted, h.bytes)
-	if len(h.pods) == 0 {
-		r.end(h)
-	}
-}
-
-// releaseBytes releases the hold's bytes; the hold remains.
-func (r *reservations) releaseBytes(h *hold) {
-	if p := h.pool; p != nil {
-		r.dequeue(h)
-		p.removeHold(h)
-		p.dropIfUnused(r.index)
-	}
-}
-
 // end removes the hold and releases its volume and bytes.
 func (r *reservations) end(h *hold) {
 	for pod := range h.pods {

@@ -64,7 +64,7 @@ func TestFailureCodes(t *testing.T) {
 	}
 }
 
-// nodeReasons are why the engine refuses a node.
+// nodeReasons are why the scheduling cache rejects a node.
 func nodeReasons() []string {
 	var all []string
 	unknown := match.ReasonCode(255).String()

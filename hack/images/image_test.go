@@ -28,7 +28,7 @@ func TestImageHolds(t *testing.T) {
 		wantFiles  []string
 		wantConfig v1.Config
 	}{
-		"the agent of a node is root and alone": {
+		"the provisioner runs as root and alone": {
 			image: "stowage-provisioner", wantFiles: binary("stowage-provisioner"),
 			wantConfig: v1.Config{
 				User: "0:0", WorkingDir: "/", Env: []string{searchPath},

@@ -16,8 +16,8 @@ import (
 // at is when alerts are asked: the series begin two hours before, a sample a minute.
 var at = time.Unix(0, 0).Add(2 * time.Hour)
 
-// stories are series at which each alert fires, and others at which it does not.
-var stories = map[string]struct{ fires, quiet string }{
+// firing has series at which each alert fires, and others at which it does not.
+var firing = map[string]struct{ fires, quiet string }{
 	"StowageSchedulerDown": {
 		fires: `up{job="stowage-scheduler",instance="a"} 0x120`,
 		quiet: "up{job=\"stowage-scheduler\",instance=\"a\"} 0x120\n up{job=\"stowage-scheduler\",instance=\"b\"} 1x120",
@@ -147,30 +147,30 @@ func buckets(series, fast string) string {
 // TestAlerts: each alert fires when it should, and only then.
 func TestAlerts(t *testing.T) {
 	rules := alerts(t)
-	for name := range stories {
+	for name := range firing {
 		if _, ok := rules[name]; !ok {
 			t.Errorf("there is no alert %s", name)
 		}
 	}
 	for name, rule := range rules {
 		t.Run(name, func(t *testing.T) {
-			story, ok := stories[name]
+			series, ok := firing[name]
 			if !ok {
-				t.Fatal("no story tells when it fires")
+				t.Fatal("firing has no series for it")
 			}
-			if value := ask(t, rule.Expr.String(), story.fires); len(value) == 0 {
+			if value := ask(t, rule.Expr.String(), series.fires); len(value) == 0 {
 				t.Error("it does not fire")
 			}
-			if value := ask(t, rule.Expr.String(), story.quiet); len(value) != 0 {
+			if value := ask(t, rule.Expr.String(), series.quiet); len(value) != 0 {
 				t.Errorf("it fires: %v", value)
 			}
 		})
 	}
 }
 
-// TestNoAgents: without any agent, whose series are gone with the DaemonSet, there is an alert
+// TestNoProvisioners: without any provisioner, whose series end with the DaemonSet, there is an alert
 // too, which names no node.
-func TestNoAgents(t *testing.T) {
+func TestNoProvisioners(t *testing.T) {
 	rule := alerts(t)["StowageProvisionerDown"]
 	value := ask(t, rule.Expr.String(), `up{job="another"} 1x120`)
 	if len(value) != 1 || value[0].Metric.Get("node") != "" {

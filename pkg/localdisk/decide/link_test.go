@@ -145,13 +145,13 @@ func TestLink(t *testing.T) {
 }
 
 func TestWithLink(t *testing.T) {
-	told, lost := disk.Problemf(disk.Grown, "grown"), disk.Problemf(disk.SignatureLost, "lost")
+	grown, lost := disk.Problemf(disk.Grown, "grown"), disk.Problemf(disk.SignatureLost, "lost")
 	for name, test := range map[string]struct{ d, link, want decide.Decision }{
 		"removing the link goes first":         {decide.Decision{Do: decide.Clean, State: stowage.EntryCleaning}, decide.Decision{Do: decide.RemoveLink}, decide.Decision{Do: decide.RemoveLink, State: stowage.EntryCleaning}},
 		"adding it comes last":                 {decide.Decision{Do: decide.WriteRecord, State: stowage.EntryBound}, decide.Decision{Do: decide.AddLink}, decide.Decision{Do: decide.WriteRecord, State: stowage.EntryBound}},
 		"adding it when all else is done":      {decide.Decision{Do: decide.None, State: stowage.EntryBound}, decide.Decision{Do: decide.AddLink}, decide.Decision{Do: decide.AddLink, State: stowage.EntryBound}},
 		"why it is withheld":                   {decide.Decision{Do: decide.None, State: stowage.EntryBound}, decide.Decision{Do: decide.None, Problem: lost}, decide.Decision{Do: decide.None, State: stowage.EntryBound, Problem: lost}},
-		"what else is wrong is reported first": {decide.Decision{Do: decide.None, Problem: told}, decide.Decision{Do: decide.None, Problem: lost}, decide.Decision{Do: decide.None, Problem: told}},
+		"what else is wrong is reported first": {decide.Decision{Do: decide.None, Problem: grown}, decide.Decision{Do: decide.None, Problem: lost}, decide.Decision{Do: decide.None, Problem: grown}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, decide.WithLink(test.d, test.link)); diff != "" {

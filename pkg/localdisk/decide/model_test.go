@@ -13,8 +13,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// world visits every combination of a few values of each fact.
-func world(visit func(*decide.Slot)) {
+// everySlot visits every combination of a few values of each fact.
+func everySlot(visit func(*decide.Slot)) {
 	none := (*disk.Record)(nil)
 	identities := []disk.Identity{"", "wwn:1", "wwn:2", "weak:b1:1:1", "weak:b2:1:1"}
 	for _, fact := range facts() {
@@ -174,7 +174,7 @@ func TestNoOrphanIsInDanger(t *testing.T) {
 	})
 	t.Logf("decisions: %v", counts)
 	if counts[decide.Clean] == 0 || counts[decide.MarkClean] == 0 || counts[decide.MarkVanished] == 0 {
-		t.Error("the world has no slot in which a disk is cleaned, published again or marked as vanished")
+		t.Error("no slot is visited in which a disk is cleaned, published again or marked as vanished")
 	}
 }
 
@@ -285,10 +285,10 @@ func decision(s *decide.Slot) decide.Decision {
 	return decide.Publish(s, 100)
 }
 
-// TestNoDecisionIsDangerous decides about every slot of the world.
+// TestNoDecisionIsDangerous decides about every slot.
 func TestNoDecisionIsDangerous(t *testing.T) {
 	asked := 0
-	world(func(s *decide.Slot) {
+	everySlot(func(s *decide.Slot) {
 		asked++
 		d := decision(s)
 		if wrong := dangerous(s, d); wrong != "" {
@@ -405,10 +405,10 @@ func marked(s *decide.Slot) (disk.Mark, bool) {
 }
 
 // TestEveryDecisionLeadsSomewhere carries decisions out until there is nothing left
-// to do, from every slot of the world.
+// to do, from every slot.
 func TestEveryDecisionLeadsSomewhere(t *testing.T) {
 	const enough = 12
-	each := func(visit func(*decide.Slot)) { world(visit); orphans(visit) }
+	each := func(visit func(*decide.Slot)) { everySlot(visit); orphans(visit) }
 	each(func(s *decide.Slot) {
 		var done []decide.Action
 		begin := *s

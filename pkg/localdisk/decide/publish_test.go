@@ -604,7 +604,7 @@ func TestNotConfigured(t *testing.T) {
 				s := published(phase)
 				change(s)
 				d := decide.Publish(s, first)
-				if told := d.Problem != nil && d.Problem.Reason == disk.NotConfigured; d.Do != decide.None || told == s.Configured {
+				if named := d.Problem != nil && d.Problem.Reason == disk.NotConfigured; d.Do != decide.None || named == s.Configured {
 					t.Errorf("%s: %+v (%v), want nothing to be done, and NotConfigured if it is not", phase, d, d.Problem)
 				}
 			}

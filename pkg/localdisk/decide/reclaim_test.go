@@ -120,7 +120,7 @@ func reclaim(t *testing.T, s *decide.Slot) outcome {
 func TestDisksOfAKilledProvisioner(t *testing.T) {
 	stuck := func(s *decide.Slot) { s.Cleaner, s.UsersKnown = 4711, false }
 	alone := outcome{Do: decide.None, State: stowage.EntryCleaning, Reason: disk.TimedOut}
-	run(t, map[string]story{
+	run(t, map[string]reclaimCase{
 		"half cleaned, with a volume":         {with(deleting(), state(disk.Cleaning), stuck), alone},
 		"half cleaned, without one":           {with(vanished(disk.Cleaning, disk.Delete), stuck), alone},
 		"another cluster's, and acknowledged": {with(vanished(disk.Cleaning, disk.Delete), otherCluster, acknowledged, stuck), alone},
@@ -139,7 +139,7 @@ func TestDeletedFreeVolumes(t *testing.T) {
 		return with(s, changes...)
 	}
 	wipe := outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}
-	run(t, map[string]story{
+	run(t, map[string]reclaimCase{
 		"its disk was not away":                     {free(func(s *decide.Slot) { s.Stayed = true }), wipe},
 		"its disk was away":                         {free(), outcome{Do: decide.Inspect, State: stowage.EntryCleaning}},
 		"its disk was away, and is empty":           {free(content(disk.ContentNone)), wipe},
@@ -150,7 +150,7 @@ func TestDeletedFreeVolumes(t *testing.T) {
 }
 
 func TestReleased(t *testing.T) {
-	run(t, map[string]story{
+	run(t, map[string]reclaimCase{
 		"with policy Delete, the volume is deleted before anything is wiped": {released(), outcome{Do: decide.DeleteVolume, State: stowage.EntryCleaning}},
 		"not before its users are known": {
 			with(released(), func(s *decide.Slot) { s.UsersKnown = false }), outcome{Do: decide.FindUsers, State: stowage.EntryReleased}},
@@ -194,7 +194,7 @@ func TestReleased(t *testing.T) {
 
 func TestFailed(t *testing.T) {
 	failed := phase(disk.PhaseOfFailed)
-	run(t, map[string]story{
+	run(t, map[string]reclaimCase{
 		"is left alone":                       {with(released(), failed), outcome{Do: decide.None, State: stowage.EntryFailed, Reason: disk.PhaseFailed}},
 		"with policy Recycle":                 {with(released(), failed, policy(disk.RecyclePolicy)), outcome{Do: decide.None, State: stowage.EntryFailed, Reason: disk.Recycle}},
 		"deleted by hand, with policy Delete": {with(deleting(), failed), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
@@ -202,7 +202,7 @@ func TestFailed(t *testing.T) {
 }
 
 func TestDeleted(t *testing.T) {
-	run(t, map[string]story{
+	run(t, map[string]reclaimCase{
 		"is cleaned":   {deleting(), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
 		"still in use": {with(deleting(), used), outcome{Do: decide.None, State: stowage.EntryCleaning, Reason: disk.VolumeInUse}},
 		"half cleaned": {with(deleting(), state(disk.Cleaning)), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
@@ -246,7 +246,7 @@ func TestDeleted(t *testing.T) {
 }
 
 func TestVanished(t *testing.T) {
-	run(t, map[string]story{
+	run(t, map[string]reclaimCase{
 		"is cleaned, and its name never used again": {
 			vanished(disk.Published, disk.Delete), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 8}},
 		"not before the reports of other nodes were searched: it may have been theirs meanwhile": {
@@ -332,7 +332,7 @@ func TestVanished(t *testing.T) {
 func TestOtherCluster(t *testing.T) {
 	left := outcome{Do: decide.None, State: stowage.EntryRetained, Reason: disk.OtherCluster}
 	taken := outcome{Do: decide.MarkClean, State: stowage.EntryPending, Generation: 8}
-	stories := map[string]story{
+	cases := map[string]reclaimCase{
 		"released here, on a disk of another cluster": {
 			with(released(), otherCluster), outcome{Do: decide.None, State: stowage.EntryReleased, Reason: disk.OtherCluster}},
 		"being deleted here, on a disk of another cluster": {
@@ -356,21 +356,21 @@ func TestOtherCluster(t *testing.T) {
 				of := func() *decide.Slot {
 					return with(vanished(st, p), otherCluster, content(disk.ContentNone), func(s *decide.Slot) { s.Existing = existing })
 				}
-				stories[name] = story{of(), left}
-				stories[name+", acknowledged"] = story{with(of(), acknowledged), taken}
+				cases[name] = reclaimCase{of(), left}
+				cases[name+", acknowledged"] = reclaimCase{with(of(), acknowledged), taken}
 			}
 		}
 	}
-	run(t, stories)
+	run(t, cases)
 }
 
-type story struct {
+type reclaimCase struct {
 	slot *decide.Slot
 	want outcome
 }
 
-func run(t *testing.T, stories map[string]story) {
-	for name, test := range stories {
+func run(t *testing.T, cases map[string]reclaimCase) {
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, reclaim(t, test.slot)); diff != "" {
 				t.Error(diff)

@@ -40,7 +40,7 @@ func adopted(pv *corev1.PersistentVolume) {
 }
 
 func TestFindAdoptable(t *testing.T) {
-	const nobody = migrate.Verdict("") // not spoken of
+	const ignored = migrate.Verdict("") // no verdict
 	for name, test := range map[string]struct {
 		pv      *corev1.PersistentVolume
 		others  []runtime.Object
@@ -74,11 +74,11 @@ func TestFindAdoptable(t *testing.T) {
 		"adopted, and being deleted": {
 			pv: changed(reference("v").Deleting(), adopted), want: migrate.Taken},
 
-		"published by a provisioner":                {pv: changed(reference("v"), owned), want: nobody},
-		"of a CSI driver":                           {pv: builders.MakePV("v").CSI("csi.example.com", "1").Class("fast").Obj(), want: nobody},
-		"made by hand in another folder":            {pv: reference("v").ProvisionedBy("me").Source(path("/srv/v")).Obj(), want: nobody},
+		"published by a provisioner":                {pv: changed(reference("v"), owned), want: ignored},
+		"of a CSI driver":                           {pv: builders.MakePV("v").CSI("csi.example.com", "1").Class("fast").Obj(), want: ignored},
+		"made by hand in another folder":            {pv: reference("v").ProvisionedBy("me").Source(path("/srv/v")).Obj(), want: ignored},
 		"made by hand in the class's folder":        {pv: reference("v").ProvisionedBy("me").Obj(), want: migrate.Leave, why: "the reference did not create it"},
-		"of a node that was not asked for":          {pv: reference("v").Obj(), options: migrate.AdoptOptions{Nodes: []string{"b"}}, want: nobody},
+		"of a node that was not asked for":          {pv: reference("v").Obj(), options: migrate.AdoptOptions{Nodes: []string{"b"}}, want: ignored},
 		"of a node that was asked for":              {pv: reference("v").Obj(), options: migrate.AdoptOptions{Nodes: []string{"a", "b"}}, want: migrate.Take},
 		"of a class that is not configured":         {pv: reference("v").Class("slow").Obj(), want: migrate.Leave, why: `no class "slow"`},
 		"without local path":                        {pv: reference("v").CSI("csi.example.com", "1").Obj(), want: migrate.Leave, why: "no local path"},

@@ -50,6 +50,6 @@ func BenchmarkOpenPhases(b *testing.B) {
 		moreBytes, moreGoroutines := used()
 		b.ReportMetric(float64(moreBytes-bytes)/pods, "B/pod")
 		b.ReportMetric(float64(moreGoroutines-goroutines), "goroutines")
-		binder.Settle(b.Context())
+		binder.Shutdown(b.Context())
 	}
 }

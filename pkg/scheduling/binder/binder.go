@@ -77,7 +77,7 @@ type Binder struct {
 	mode    Mode
 
 	mu      sync.Mutex
-	ended   bool                     // Settle was called
+	ended   bool                     // Shutdown was called
 	calls   int                      // that have not returned, and timers that have not
 	settled chan struct{}            // closed when there are none; nil without a waiter
 	timers  map[*time.Timer]struct{} // see after

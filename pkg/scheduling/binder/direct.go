@@ -150,7 +150,7 @@ func (r *run) writeStatus(ctx, needed context.Context, b *binding, claim *v1.Per
 // bound. No pod waits for it: kubelet reads the claim's phase and the volume's claimRef.
 const phaseTime = 10 * time.Second
 
-// leavePhases writes, after phaseTime, the phases that the PV controller has not set. Settle
+// leavePhases writes, after phaseTime, the phases that the PV controller has not set. Shutdown
 // ends the wait.
 func (r *run) leavePhases(ctx context.Context) {
 	var open []*binding

@@ -66,10 +66,10 @@ func (b *Binder) work(ctx context.Context, p *plan.Plan, steps func(*run, contex
 	return err
 }
 
-// Settle returns when no call is in progress, or when ctx ends. Phases of volumes that are
+// Shutdown returns when no call is in progress, or when ctx ends. Phases of volumes that are
 // open stay so, for the PV controller. After the context of all calls has ended nothing is
 // written later than that: a call that begins writes nothing.
-func (b *Binder) Settle(ctx context.Context) {
+func (b *Binder) Shutdown(ctx context.Context) {
 	b.mu.Lock()
 	b.ended = true
 	for timer := range b.timers {
@@ -109,7 +109,7 @@ func (b *Binder) end() {
 	}
 }
 
-// after calls write after the delay, unless Settle is called first. It counts as a call until
+// after calls write after the delay, unless Shutdown is called first. It counts as a call until
 // write has returned.
 func (b *Binder) after(delay time.Duration, write func()) {
 	b.mu.Lock()

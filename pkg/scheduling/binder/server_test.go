@@ -166,7 +166,7 @@ func (c *cluster) binderFor(mode binder.Mode, timeout time.Duration) *binder.Bin
 // settle ends the waits of the binders.
 func (c *cluster) settle() {
 	for _, b := range c.binders {
-		b.Settle(context.Background())
+		b.Shutdown(context.Background())
 	}
 }
 

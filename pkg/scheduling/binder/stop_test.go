@@ -227,14 +227,14 @@ func TestCancelledWhileWriting(t *testing.T) {
 	}
 }
 
-// Settle waits for the last write of calls whose context ended, undo included; a call that
+// Shutdown waits for the last write of calls whose context ended, undo included; a call that
 // begins later writes nothing.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, claim("a"), claim("b"), claim("p"), volume("pv-a"), volume("pv-b"))
 		b := c.binder(binder.Direct)
-		b.Settle(t.Context()) // nothing is under way
+		b.Shutdown(t.Context()) // nothing is under way
 		ctx, cancel := context.WithCancel(t.Context())
 		c.before = func(this call) error {
 			if this.verb == "PUT" && this.name == "pv-a" {
@@ -252,12 +252,12 @@ func TestSettle(t *testing.T) {
 		limited, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		begin := time.Now()
-		b.Settle(limited)
+		b.Shutdown(limited)
 		if took := time.Since(begin); took != time.Second {
 			t.Errorf("waited %s for calls under way, want 1s", took)
 		}
 		cancel()
-		b.Settle(t.Context())
+		b.Shutdown(t.Context())
 		writes := len(c.log())
 		if len(done) != len(calls) || c.state("a", "pv-a") != " Pending free Available" {
 			t.Errorf("%d of %d calls have returned, state %q; writes %v", len(done), len(calls), c.state("a", "pv-a"), c.log())

@@ -112,7 +112,7 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 	}); err != nil {
 		return nil, err
 	}
-	context.AfterFunc(ctx, func() { e.binder.Settle(ctx) })
+	context.AfterFunc(ctx, func() { e.binder.Shutdown(ctx) })
 	return e.measured(ctx), nil
 }
 

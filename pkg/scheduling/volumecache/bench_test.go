@@ -20,23 +20,23 @@ import (
 // must not depend on them.
 var sizes = []int{1_000, 10_000, 100_000, 1_000_000}
 
-// once creates a world at its first use; later benchmarks share it.
-func once(b *testing.B, kind string, volumes int, build func(*world, int)) *world {
+// once creates a testbed at its first use; later benchmarks share it.
+func once(b *testing.B, kind string, volumes int, build func(*testbed, int)) *testbed {
 	b.Helper()
 	key := fmt.Sprint(kind, volumes)
-	if worlds[key] == nil {
-		worlds[key] = newWorld(b, wffc("local"))
-		build(worlds[key], volumes)
+	if testbeds[key] == nil {
+		testbeds[key] = newTestbed(b, wffc("local"))
+		build(testbeds[key], volumes)
 	}
-	w := *worlds[key]
+	w := *testbeds[key]
 	w.t = b
 	return &w
 }
 
-var worlds = map[string]*world{}
+var testbeds = map[string]*testbed{}
 
-// localWorld has ten local volumes per node: 10Gi, 20Gi … 100Gi.
-func localWorld(w *world, volumes int) {
+// localTestbed has ten local volumes per node: 10Gi, 20Gi … 100Gi.
+func localTestbed(w *testbed, volumes int) {
 	for n := range volumes / 10 {
 		name := "node-" + strconv.Itoa(n)
 		w.put(node(name))
@@ -46,8 +46,8 @@ func localWorld(w *world, volumes int) {
 	}
 }
 
-// zonalWorld has three zones of 100 nodes; one volume in ten is of tier gold.
-func zonalWorld(w *world, volumes int) {
+// zonalTestbed has three zones of 100 nodes; one volume in ten is of tier gold.
+func zonalTestbed(w *testbed, volumes int) {
 	for n := range 300 {
 		name := "node-" + strconv.Itoa(n)
 		w.put(builders.MakeNode(name).Hostname(name).Zone("zone-" + strconv.Itoa(n%3)).Obj())
@@ -61,8 +61,8 @@ func zonalWorld(w *world, volumes int) {
 	}
 }
 
-// capacityWorld has a CSIStorageCapacity of 10Gi for each node.
-func capacityWorld(w *world, objects int) {
+// capacityTestbed has a CSIStorageCapacity of 10Gi for each node.
+func capacityTestbed(w *testbed, objects int) {
 	w.put(dynamic("made", "csi"), tracked("csi"))
 	for i := range objects {
 		name := "node-" + strconv.Itoa(i)
@@ -70,7 +70,7 @@ func capacityWorld(w *world, objects int) {
 	}
 }
 
-func nodesOf(w *world) []*v1.Node {
+func nodesOf(w *testbed) []*v1.Node {
 	var nodes []*v1.Node
 	for _, o := range w.factory.Core().V1().Nodes().Informer().GetStore().List() {
 		nodes = append(nodes, o.(*v1.Node))
@@ -78,7 +78,7 @@ func nodesOf(w *world) []*v1.Node {
 	return nodes
 }
 
-func benchmarkFits(b *testing.B, w *world, p *v1.Pod, want match.ReasonCode) {
+func benchmarkFits(b *testing.B, w *testbed, p *v1.Pod, want match.ReasonCode) {
 	nodes, d := nodesOf(w), w.demand(p)
 	b.ReportAllocs()
 	defer reportCPU(b)()
@@ -95,7 +95,7 @@ func benchmarkFits(b *testing.B, w *world, p *v1.Pod, want match.ReasonCode) {
 func BenchmarkFits(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("volumes=%d", size), func(b *testing.B) {
-			w := once(b, "local", size, localWorld)
+			w := once(b, "local", size, localTestbed)
 			w.put(pvc("one", "15Gi").Obj(), pvc("huge", "1Ti").Obj())
 			for i := range 4 {
 				w.put(pvc("c"+strconv.Itoa(i), strconv.Itoa(15*(i+1))+"Gi").Obj(), pvc("same"+strconv.Itoa(i), "45Gi").Obj())
@@ -115,7 +115,7 @@ func BenchmarkFits(b *testing.B) {
 func BenchmarkFitsZonal(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("volumes=%d", size), func(b *testing.B) {
-			w := once(b, "zonal", size, zonalWorld)
+			w := once(b, "zonal", size, zonalTestbed)
 			w.put(pvc("gold", "20Gi").MatchLabel("tier", "gold").Obj(), pvc("any", "20Gi").Obj())
 			b.Run("selector", func(b *testing.B) { benchmarkFits(b, w, pod("p", "gold"), match.Fits) })
 			b.Run("claims=2", func(b *testing.B) { benchmarkFits(b, w, pod("p", "gold", "any"), match.Fits) })
@@ -128,7 +128,7 @@ func BenchmarkFitsZonal(b *testing.B) {
 func BenchmarkFitsCapacity(b *testing.B) {
 	for _, objects := range []int{500, 5_000, 50_000} {
 		b.Run(fmt.Sprintf("objects=%d", objects), func(b *testing.B) {
-			w := once(b, "capacity", objects, capacityWorld)
+			w := once(b, "capacity", objects, capacityTestbed)
 			w.put(pvc("fits", "5Gi").Class("made").Obj(), pvc("huge", "50Gi").Class("made").Obj())
 			b.Run("fits", func(b *testing.B) { benchmarkFits(b, w, pod("p", "fits"), match.Fits) })
 			b.Run("refused", func(b *testing.B) { benchmarkFits(b, w, pod("p", "huge"), match.NotEnoughSpace) })
@@ -141,7 +141,7 @@ func BenchmarkFitsCapacity(b *testing.B) {
 func BenchmarkDemand(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("volumes=%d", size), func(b *testing.B) {
-			w := once(b, "local", size, localWorld)
+			w := once(b, "local", size, localTestbed)
 			w.put(pvc("one", "15Gi").Obj(), pvc("gold", "20Gi").MatchLabel("tier", "gold").Obj())
 			for i := range 4 {
 				w.put(pvc("c"+strconv.Itoa(i), strconv.Itoa(15*(i+1))+"Gi").Obj())
@@ -167,7 +167,7 @@ func BenchmarkDemand(b *testing.B) {
 func BenchmarkReserve(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("volumes=%d", size), func(b *testing.B) {
-			local, zonal := once(b, "local", size, localWorld), once(b, "zonal", size, zonalWorld)
+			local, zonal := once(b, "local", size, localTestbed), once(b, "zonal", size, zonalTestbed)
 			local.put(pvc("one", "15Gi").Obj())
 			zonal.put(pvc("gold", "20Gi").MatchLabel("tier", "gold").Obj())
 			for i := range 4 {
@@ -184,7 +184,7 @@ func BenchmarkReserve(b *testing.B) {
 	}
 }
 
-func benchmarkReserve(b *testing.B, name string, w *world, p *v1.Pod) {
+func benchmarkReserve(b *testing.B, name string, w *testbed, p *v1.Pod) {
 	b.Run(name, func(b *testing.B) {
 		nodes, d := nodesOf(w), w.demand(p)
 		b.ReportAllocs()
@@ -213,7 +213,7 @@ func BenchmarkDemandSelector(b *testing.B) {
 			if values > 0 {
 				c.MatchExpression("tier", "In", tiers...)
 			}
-			w := newWorld(b, node("a"), wffc("local"), c.Obj())
+			w := newTestbed(b, node("a"), wffc("local"), c.Obj())
 			p := pod("p", "c")
 			b.ReportAllocs()
 			for b.Loop() {
@@ -230,19 +230,19 @@ func BenchmarkDemandSelector(b *testing.B) {
 func TestFitsDoesNotGrow(t *testing.T) { // not parallel: it measures time
 	const few, factor, most = 100, 100, 10
 	for name, tc := range map[string]struct {
-		build func(w *world, size int)
+		build func(w *testbed, size int)
 		class string
 		size  string
 		want  match.ReasonCode
 	}{
-		"volumes, one fits":           {localWorld, "local", "15Gi", match.Fits},
-		"volumes, none fits":          {localWorld, "local", "1Ti", match.NoVolume},
-		"capacity objects, one fits":  {capacityWorld, "made", "5Gi", match.Fits},
-		"capacity objects, none fits": {capacityWorld, "made", "50Gi", match.NotEnoughSpace},
+		"volumes, one fits":           {localTestbed, "local", "15Gi", match.Fits},
+		"volumes, none fits":          {localTestbed, "local", "1Ti", match.NoVolume},
+		"capacity objects, one fits":  {capacityTestbed, "made", "5Gi", match.Fits},
+		"capacity objects, none fits": {capacityTestbed, "made", "50Gi", match.NotEnoughSpace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fastest := func(size int) time.Duration {
-				w := newWorld(t, wffc("local"))
+				w := newTestbed(t, wffc("local"))
 				tc.build(w, size)
 				w.put(pvc("c", tc.size).Class(tc.class).Obj())
 				nodes, demand := nodesOf(w), w.demand(pod("p", "c"))

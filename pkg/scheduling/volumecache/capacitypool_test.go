@@ -31,9 +31,9 @@ func capacityOnA(name, size string) *storagev1.CSIStorageCapacity {
 
 // inFlight has 60 of 100Gi held on node a for claim c, whose provisioner is at work.
 // Claim d requests 60Gi too.
-func inFlight(t *testing.T) (w *world, second *v1.Pod) {
+func inFlight(t *testing.T) (w *testbed, second *v1.Pod) {
 	t.Helper()
-	w = newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacityOnA("old", "100Gi"),
+	w = newTestbed(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacityOnA("old", "100Gi"),
 		pvc("c", "60Gi").Obj(), pvc("d", "60Gi").Obj())
 	first := pod("first", "c")
 	if w.reserve(first, "a") == nil {
@@ -45,7 +45,7 @@ func inFlight(t *testing.T) (w *world, second *v1.Pod) {
 }
 
 // appear creates the volume of claim c.
-func appear(w *world) {
+func appear(w *testbed) {
 	w.put(localPV("made", "a", "60Gi").ClaimRef("default", "c", "pvc-c").Phase(v1.VolumeBound).Obj(),
 		pvc("c", "60Gi").SelectedNode("a").Bound("made").Obj())
 }
@@ -55,57 +55,57 @@ func appear(w *world) {
 func TestCapacityReplaced(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		do   func(w *world)
+		do   func(w *testbed)
 		want match.ReasonCode
 		// left are the reservations afterwards.
 		left int
 	}{
-		"deleted, then created": {func(w *world) {
+		"deleted, then created": {func(w *testbed) {
 			w.remove(capacityOnA("old", "100Gi"))
 			w.put(capacityOnA("new", "100Gi"))
 		}, match.NotEnoughSpace, 1},
-		"created, both remain": {func(w *world) {
+		"created, both remain": {func(w *testbed) {
 			w.put(capacityOnA("new", "100Gi"))
 		}, match.NotEnoughSpace, 1},
-		"created with more, both remain": {func(w *world) {
+		"created with more, both remain": {func(w *testbed) {
 			w.put(capacityOnA("new", "120Gi"))
 		}, match.Fits, 1},
-		"created with more, then deleted": {func(w *world) {
+		"created with more, then deleted": {func(w *testbed) {
 			w.put(capacityOnA("new", "120Gi"))
 			w.remove(capacityOnA("new", "120Gi"))
 		}, match.NotEnoughSpace, 1},
-		"created, then the old one deleted": {func(w *world) {
+		"created, then the old one deleted": {func(w *testbed) {
 			w.put(capacityOnA("new", "100Gi"))
 			w.remove(capacityOnA("old", "100Gi"))
 		}, match.NotEnoughSpace, 1},
-		"deleted, then created with more": {func(w *world) {
+		"deleted, then created with more": {func(w *testbed) {
 			w.remove(capacityOnA("old", "100Gi"))
 			w.put(capacityOnA("new", "120Gi"))
 		}, match.Fits, 1},
-		"the claim's node is deselected in between": {func(w *world) {
+		"the claim's node is deselected in between": {func(w *testbed) {
 			w.remove(capacityOnA("old", "100Gi"))
 			w.put(pvc("c", "60Gi").Obj(), capacityOnA("new", "100Gi"))
 		}, match.Fits, 0},
-		"the volume appears in between, and the new report includes it": {func(w *world) {
+		"the volume appears in between, and the new report includes it": {func(w *testbed) {
 			w.remove(capacityOnA("old", "100Gi"))
 			appear(w)
 			w.put(capacityOnA("new", "60Gi"))
 		}, match.Fits, 0},
-		"the volume appears before the new report, which includes it": {func(w *world) {
+		"the volume appears before the new report, which includes it": {func(w *testbed) {
 			appear(w)
 			w.put(capacityOnA("new", "60Gi"))
 			w.remove(capacityOnA("old", "100Gi"))
 		}, match.Fits, 0},
-		"the volume appears while both exist": {func(w *world) {
+		"the volume appears while both exist": {func(w *testbed) {
 			w.put(capacityOnA("new", "100Gi"))
 			appear(w)
 			w.remove(capacityOnA("old", "100Gi"))
 		}, match.NotEnoughSpace, 1},
-		"replaced by one of another segment": {func(w *world) {
+		"replaced by one of another segment": {func(w *testbed) {
 			w.remove(capacityOnA("old", "100Gi"))
 			w.put(builders.MakeCapacity("new", "local").Namespace("kube-system").UID("new").Everywhere().Capacity("100Gi").Obj())
 		}, match.Fits, 1},
-		"deleted only": {func(w *world) { w.remove(capacityOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
+		"deleted only": {func(w *testbed) { w.remove(capacityOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,23 +127,23 @@ func TestCapacityReplaced(t *testing.T) {
 func TestReportedBeforeTheVolume(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		do   func(w *world)
+		do   func(w *testbed)
 		want match.ReasonCode
 		left int // reservations
 	}{
-		"it includes the volume":            {func(w *world) { w.put(capacityOnA("old", "60Gi")) }, match.Fits, 0},
-		"it does not include it":            {func(w *world) { w.put(capacityOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
-		"it decreased by less":              {func(w *world) { w.put(capacityOnA("old", "61Gi")) }, match.NotEnoughSpace, 1},
-		"another object includes it":        {func(w *world) { w.put(capacityOnA("new", "60Gi")) }, match.Fits, 0},
-		"the last report excludes it again": {func(w *world) { w.put(capacityOnA("old", "60Gi")); w.put(capacityOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
-		"the report was deleted":            {func(w *world) { w.remove(capacityOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
-		"it includes two volumes, one of which is observed": {func(w *world) {
+		"it includes the volume":            {func(w *testbed) { w.put(capacityOnA("old", "60Gi")) }, match.Fits, 0},
+		"it does not include it":            {func(w *testbed) { w.put(capacityOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
+		"it decreased by less":              {func(w *testbed) { w.put(capacityOnA("old", "61Gi")) }, match.NotEnoughSpace, 1},
+		"another object includes it":        {func(w *testbed) { w.put(capacityOnA("new", "60Gi")) }, match.Fits, 0},
+		"the last report excludes it again": {func(w *testbed) { w.put(capacityOnA("old", "60Gi")); w.put(capacityOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
+		"the report was deleted":            {func(w *testbed) { w.remove(capacityOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
+		"it includes two volumes, one of which is observed": {func(w *testbed) {
 			w.put(pvc("e", "60Gi").SelectedNode("a").Obj(), capacityOnA("old", "0"))
 		}, match.NotEnoughSpace, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacityOnA("old", "120Gi"))
+			w := newTestbed(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacityOnA("old", "120Gi"))
 			w.put(pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("d", "60Gi").Obj())
 			tc.do(w)
 			appear(w)
@@ -163,7 +163,7 @@ func TestReportedBeforeTheVolume(t *testing.T) {
 func TestReportedWakes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacityOnA("old", "120Gi"))
+		w := newTestbed(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacityOnA("old", "120Gi"))
 		w.put(pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("d", "60Gi").Obj(), capacityOnA("old", "60Gi"))
 		w.put(pod("second", "d"))
 		woken := w.listen(t)
@@ -178,7 +178,7 @@ func TestReportedWakes(t *testing.T) {
 // TestReportedForAnother: one decrease of the pool's bytes ends one hold.
 func TestReportedForAnother(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacityOnA("r", "100Gi"))
+	w := newTestbed(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacityOnA("r", "100Gi"))
 	w.put(pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("e", "30Gi").SelectedNode("a").Obj(), capacityOnA("r", "40Gi"))
 	appear(w)
 	w.put(localPV("other", "a", "30Gi").ClaimRef("default", "e", "pvc-e").Phase(v1.VolumeBound).Obj())
@@ -198,10 +198,10 @@ func TestReportedForAnother(t *testing.T) {
 // expires, whichever call comes first; other holds remain.
 func TestHoldsExpire(t *testing.T) {
 	t.Parallel()
-	for name, ask := range map[string]func(w *world, second *v1.Pod){
-		"a pod is compiled":    func(w *world, second *v1.Pod) { w.demand(second) },
-		"a pod reserves":       func(w *world, second *v1.Pod) { w.reserve(second, "a"); w.Release(second.UID) },
-		"listeners are called": func(w *world, _ *v1.Pod) { w.callListeners() },
+	for name, ask := range map[string]func(w *testbed, second *v1.Pod){
+		"a pod is compiled":    func(w *testbed, second *v1.Pod) { w.demand(second) },
+		"a pod reserves":       func(w *testbed, second *v1.Pod) { w.reserve(second, "a"); w.Release(second.UID) },
+		"listeners are called": func(w *testbed, _ *v1.Pod) { w.callListeners() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -292,7 +292,7 @@ func TestReasonHeldBytes(t *testing.T) {
 // TestVastClaims: a sum of bytes beyond MaxInt64 is correct again after releases.
 func TestVastClaims(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newTestbed(t)
 	of := w.capacityPoolOf("made", w.index.Acquire(topology.FromLabelSelector(nil)))
 	holds := []*hold{{bytes: math.MaxInt64 - 1}, {bytes: 5}, {bytes: 7}}
 	for _, h := range holds {
@@ -319,7 +319,7 @@ func TestAllotTogether(t *testing.T) {
 	seed := campaign.Begin(t)
 	rng := rand.New(rand.NewPCG(seed, seed))
 	for range campaign.Scale(300, 30_000) {
-		w := newWorld(t, dynamic("local", "csi"), tracked("csi"), builders.MakeNode("a").UID("node-a").Hostname("a").Zone("z").Label("rack", "r").Obj())
+		w := newTestbed(t, dynamic("local", "csi"), tracked("csi"), builders.MakeNode("a").UID("node-a").Hostname("a").Zone("z").Label("rack", "r").Obj())
 		var left, largest []int64
 		for i, of := range []*builders.Capacity{
 			builders.MakeCapacity("0", "local").Hostname("a"), builders.MakeCapacity("1", "local").Zone("z"), builders.MakeCapacity("2", "local").Everywhere(),

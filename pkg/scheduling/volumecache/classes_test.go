@@ -18,15 +18,15 @@ func TestClassDeleted(t *testing.T) {
 	class := func(uid types.UID) *builders.Class {
 		return builders.MakeClass("made").UID(uid).Provisioner("csi").AllowedTopology("rack", string(uid))
 	}
-	for name, do := range map[string]func(w *world){
-		"a cycle that read it continues": func(w *world) {
+	for name, do := range map[string]func(w *testbed){
+		"a cycle that read it continues": func(w *testbed) {
 			former := w.Class("made")
 			w.remove(former)
 			if w.syncClass(former, nil) != nil {
 				t.Error("a deleted class has an entry")
 			}
 		},
-		"a cycle continues that read a former class of the name": func(w *world) {
+		"a cycle continues that read a former class of the name": func(w *testbed) {
 			former := w.Class("made")
 			w.put(class("latter").Obj())
 			w.syncClass(w.Class("made"), nil)
@@ -35,7 +35,7 @@ func TestClassDeleted(t *testing.T) {
 			}
 			w.remove(w.Class("made"))
 		},
-		"it was replaced before, and no pod used it since": func(w *world) {
+		"it was replaced before, and no pod used it since": func(w *testbed) {
 			w.syncClass(w.Class("made"), nil)
 			w.put(class("latter").Obj())
 			w.remove(w.Class("made"))
@@ -43,7 +43,7 @@ func TestClassDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, class("former").Obj())
+			w := newTestbed(t, class("former").Obj())
 			w.syncClass(w.Class("made"), nil)
 			do(w)
 			w.check()

@@ -18,9 +18,9 @@ import (
 
 const gi = int64(1) << 30
 
-func capacityWorldOnA(t *testing.T) *world {
+func capacityTestbedOnA(t *testing.T) *testbed {
 	t.Helper()
-	return newWorld(t, dynamic("made", "csi"), tracked("csi"), node("a"),
+	return newTestbed(t, dynamic("made", "csi"), tracked("csi"), node("a"),
 		builders.MakeCapacity("cap", "made").UID("cap").Hostname("a").Capacity("10Gi").Obj(),
 		pvc("one", "3Gi").Class("made").Obj(), pvc("two", "3Gi").Class("made").Obj())
 }
@@ -28,7 +28,7 @@ func capacityWorldOnA(t *testing.T) *world {
 // TestPendingUsage: what other pods may take of a pool is not free.
 func TestPendingUsage(t *testing.T) {
 	t.Parallel()
-	w := capacityWorldOnA(t)
+	w := capacityTestbedOnA(t)
 	for name, tc := range map[string]struct {
 		bytes int64
 		want  match.ReasonCode
@@ -65,7 +65,7 @@ func TestPendingUsage(t *testing.T) {
 // selected node.
 func TestTracked(t *testing.T) {
 	t.Parallel()
-	w := capacityWorldOnA(t)
+	w := capacityTestbedOnA(t)
 	if diff := cmp.Diff(map[string]int64{"made": 6 * gi}, maps.Collect(w.demand(pod("p", "one", "two")).Tracked)); diff != "" {
 		t.Errorf("two claims (-want +got):\n%s", diff)
 	}
@@ -81,7 +81,7 @@ func TestTracked(t *testing.T) {
 // the volume cache's own handler has processed the claim.
 func TestObserveClaim(t *testing.T) {
 	t.Parallel()
-	w := capacityWorldOnA(t)
+	w := capacityTestbedOnA(t)
 	sent := w.claim("one")
 	metav1.SetMetaDataAnnotation(&sent.ObjectMeta, plan.AnnSelectedNode, "a")
 	w.hold()

@@ -20,8 +20,8 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// stock is the stock plugin's binder over the world's informers' stores.
-func stock(t testing.TB, w *world) volumebinding.SchedulerVolumeBinder {
+// stock is the stock plugin's binder over the testbed's informers' stores.
+func stock(t testing.TB, w *testbed) volumebinding.SchedulerVolumeBinder {
 	t.Helper()
 	core, storage := w.factory.Core().V1(), w.factory.Storage().V1()
 	binder, err := volumebinding.NewVolumeBinder(klog.Background(), fake.NewClientset(), feature.Features{EnableVolumeAttributesClass: true},
@@ -45,9 +45,9 @@ func FuzzStockBinder(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		w := newWorld(t)
+		w := newTestbed(t)
 		binder := stock(t, w)
-		randomWorld(w, rng)
+		randomTestbed(w, rng)
 		names := []string{"c0", "c1", "c2", "c3"}
 		rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		p := pod("p", names[:1+rng.IntN(3)]...)
@@ -77,7 +77,7 @@ func FuzzStockBinder(f *testing.F) {
 
 // overstated reports whether an object allows a volume larger than its capacity, or
 // whether two have the same topology.
-func overstated(w *world) bool {
+func overstated(w *testbed) bool {
 	seen := map[string]bool{}
 	for _, o := range w.factory.Storage().V1().CSIStorageCapacities().Informer().GetStore().List() {
 		object := o.(*storagev1.CSIStorageCapacity)
@@ -90,9 +90,9 @@ func overstated(w *world) bool {
 	return false
 }
 
-// randomWorld has three nodes, three classes, claims c0 to c3 and a handful of
+// randomTestbed has three nodes, three classes, claims c0 to c3 and a handful of
 // volumes and capacity objects.
-func randomWorld(w *world, rng *rand.Rand) {
+func randomTestbed(w *testbed, rng *rand.Rand) {
 	value := func(prefix string, n int) string { return prefix + strconv.Itoa(rng.IntN(n)) }
 	size := func() string { return strconv.Itoa(1+rng.IntN(5)) + "Gi" }
 	classes := []string{"local", "fast", "made"}

@@ -12,21 +12,21 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// ephemeralWorld has a pod "victim" on node a whose ephemeral claim has the
+// ephemeralTestbed has a pod "victim" on node a whose ephemeral claim has the
 // only volume there.
-func ephemeralWorld(t *testing.T, policy v1.PersistentVolumeReclaimPolicy) (w *world, victim *v1.Pod, volume *builders.PV) {
+func ephemeralTestbed(t *testing.T, policy v1.PersistentVolumeReclaimPolicy) (w *testbed, victim *v1.Pod, volume *builders.PV) {
 	t.Helper()
 	template := pvc("any", "1Gi").Obj()
 	victim = builders.MakePod("victim").Namespace("default").UID("pod-victim").Node("a").Ephemeral("scratch", template).Obj()
 	volume = localPV("v", "a", "5Gi").ReclaimPolicy(policy).Phase(v1.VolumeBound).ClaimRef("default", "victim-scratch", "pvc-victim-scratch")
-	w = newWorld(t, node("a"), node("b"), wffc("local"), pvc("c", "2Gi").Obj(), pvc("huge", "9Gi").Obj(),
+	w = newTestbed(t, node("a"), node("b"), wffc("local"), pvc("c", "2Gi").Obj(), pvc("huge", "9Gi").Obj(),
 		pvc("victim-scratch", "1Gi").OwnedBy(victim).Bound("v").Obj(), volume.Obj(), victim)
 	return w, victim, volume
 }
 
 func TestSimulateEviction(t *testing.T) {
 	t.Parallel()
-	w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
+	w, victim, _ := ephemeralTestbed(t, v1.PersistentVolumeReclaimDelete)
 	freed := w.Evictable(victim)
 	if len(freed) != 1 {
 		t.Fatalf("evicting the victim frees %d volumes", len(freed))
@@ -55,7 +55,7 @@ func TestSimulateEviction(t *testing.T) {
 }
 
 func TestEvictableNothing(t *testing.T) { // not parallel: it counts allocations
-	w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimRetain)
+	w, victim, _ := ephemeralTestbed(t, v1.PersistentVolumeReclaimRetain)
 	if freed := w.Evictable(victim); len(freed) != 0 {
 		t.Errorf("a retained volume counts as freed: %v", freed)
 	}
@@ -63,7 +63,7 @@ func TestEvictableNothing(t *testing.T) { // not parallel: it counts allocations
 	if allocs := testing.AllocsPerRun(100, func() { w.Evictable(other) }); allocs != 0 {
 		t.Errorf("%v allocations for a pod that has no ephemeral volumes", allocs)
 	}
-	plain := newWorld(t, node("a"), wffc("local"))
+	plain := newTestbed(t, node("a"), wffc("local"))
 	if allocs := testing.AllocsPerRun(100, func() { plain.Evictable(victim) }); allocs != 0 {
 		t.Errorf("%v allocations where no pod has ephemeral claims", allocs)
 	}
@@ -71,7 +71,7 @@ func TestEvictableNothing(t *testing.T) { // not parallel: it counts allocations
 
 func TestSimulateEvictionOfCapacity(t *testing.T) {
 	t.Parallel()
-	w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
+	w, victim, _ := ephemeralTestbed(t, v1.PersistentVolumeReclaimDelete)
 	w.put(dynamic("local", "csi"), tracked("csi"), builders.MakeCapacity("cap", "local").Hostname("a").Capacity("1Gi").Obj())
 	demand := w.demand(pod("p", "c"))
 	object := nodesOf(w)[0]

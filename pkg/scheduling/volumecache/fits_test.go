@@ -221,7 +221,7 @@ func TestPlacement(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tc.objects...)
+			w := newTestbed(t, tc.objects...)
 			w.check()
 			for node, want := range tc.want {
 				code, fits := want.(match.ReasonCode)
@@ -247,7 +247,7 @@ func TestPlacement(t *testing.T) {
 // bounded, and results are correct beyond the bound.
 func TestLabelIndexIsBounded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node("a"), wffc("local"))
+	w := newTestbed(t, node("a"), wffc("local"))
 	for i := range 2 * maxLabelKeys {
 		key := "key-" + strconv.Itoa(i)
 		w.put(localPV("v"+key, "a", "1Gi").Label(key, "x").Obj(), pvc(key, "1Gi").MatchLabel(key, "x").Obj())
@@ -264,7 +264,7 @@ func TestLabelIndexIsBounded(t *testing.T) {
 // with the same hostname label is created, and after one is deleted.
 func TestNodesOfOneName(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node("a"), wffc("local"), pvc("small", "1Gi").Obj(), pvc("large", "9Gi").Obj(), pvc("another", "1Gi").Obj(), localPV("v", "a", "5Gi").Obj())
+	w := newTestbed(t, node("a"), wffc("local"), pvc("small", "1Gi").Obj(), pvc("large", "9Gi").Obj(), pvc("another", "1Gi").Obj(), localPV("v", "a", "5Gi").Obj())
 	twin := builders.MakeNode("twin").UID("node-twin").Hostname("a")
 	steps := []struct {
 		name   string
@@ -298,7 +298,7 @@ func TestNodesOfOneName(t *testing.T) {
 func TestManyClaims(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, match.MaxExact, match.MaxExact + 1, 3 * match.MaxExact} {
-		w := newWorld(t, node("enough"), node("short"), wffc("local"))
+		w := newTestbed(t, node("enough"), node("short"), wffc("local"))
 		var names []string
 		for i := range n {
 			names = append(names, "c"+strconv.Itoa(i))
@@ -322,7 +322,7 @@ func TestManyClaims(t *testing.T) {
 func TestClaimsAreCompiledOnce(t *testing.T) {
 	t.Parallel()
 	selecting := func(tier string) *builders.PVC { return pvc("c", "1Gi").MatchLabel("tier", tier) }
-	w := newWorld(t, node("a"), wffc("local"), localPV("v", "a", "1Gi").Label("tier", "gold").Obj(), selecting("gold").Obj())
+	w := newTestbed(t, node("a"), wffc("local"), localPV("v", "a", "1Gi").Label("tier", "gold").Obj(), selecting("gold").Obj())
 	p := pod("p", "c")
 	request := func() *match.Request { return w.demand(p).groups[0].pending[0].Request }
 	first := request()

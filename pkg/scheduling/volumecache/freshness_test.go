@@ -22,80 +22,80 @@ func TestWokenBeforeOwnHandler(t *testing.T) {
 	tests := map[string]struct {
 		before []runtime.Object
 		event  runtime.Object
-		hint   func(w *world)
+		hint   func(w *testbed)
 		pod    *v1.Pod
 	}{
 		"a volume becomes available": {
 			before: []runtime.Object{node("a"), wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Phase(v1.VolumePending).Obj()},
 			event:  localPV("v", "a", "1Gi").Obj(),
-			hint:   func(w *world) { w.ObserveVolume("v") },
+			hint:   func(w *testbed) { w.ObserveVolume("v") },
 			pod:    pod("p", "c"),
 		},
 		"a volume became available before the pod was created": {
 			before: []runtime.Object{node("a"), wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Phase(v1.VolumePending).Obj()},
 			event:  localPV("v", "a", "1Gi").Obj(),
-			hint:   func(*world) {},
+			hint:   func(*testbed) {},
 			pod:    pod("p", "c"),
 		},
 		"capacity grew before the pod was created": {
 			before: []runtime.Object{node("a"), dynamic("local", "csi"), tracked("csi"), pvc("c", "5Gi").Obj(), builders.MakeCapacity("cap", "local").Namespace("kube-system").Hostname("a").Capacity("1Gi").Obj()},
 			event:  builders.MakeCapacity("cap", "local").Namespace("kube-system").Hostname("a").Capacity("5Gi").Obj(),
-			hint:   func(*world) {},
+			hint:   func(*testbed) {},
 			pod:    pod("p", "c"),
 		},
 		"a claim is bound to a volume that the cache has not observed": {
 			before: []runtime.Object{node("a"), wffc("local"), pvc("c", "1Gi").Bound("v").Obj()},
 			event:  localPV("v", "a", "1Gi").Phase(v1.VolumeBound).ClaimRef("default", "c", "pvc-c").Obj(),
-			hint:   func(*world) {},
+			hint:   func(*testbed) {},
 			pod:    pod("p", "c"),
 		},
 		"a claim is created": {
 			before: []runtime.Object{node("a"), wffc("local"), localPV("v", "a", "1Gi").Obj()},
 			event:  pvc("c", "1Gi").Obj(),
-			hint:   func(*world) {},
+			hint:   func(*testbed) {},
 			pod:    pod("p", "c"),
 		},
 		"a node is created": {
 			before: []runtime.Object{wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj()},
 			event:  node("a"),
-			hint:   func(w *world) { w.ObserveNode("a") },
+			hint:   func(w *testbed) { w.ObserveNode("a") },
 			pod:    pod("p", "c"),
 		},
 		"a node is created and Filter runs before the hint": {
 			before: []runtime.Object{wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj()},
 			event:  node("a"),
-			hint:   func(*world) {},
+			hint:   func(*testbed) {},
 			pod:    pod("p", "c"),
 		},
 		"a node moves into the volume's zone": {
 			before: []runtime.Object{zonal("x"), wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "", "1Gi").Zone("z").Obj()},
 			event:  zonal("z"),
-			hint:   func(*world) {},
+			hint:   func(*testbed) {},
 			pod:    pod("p", "c"),
 		},
 		"a class allows the node": {
 			before: []runtime.Object{zonal("z"), builders.MakeClass("local").BindingMode("WaitForFirstConsumer").Provisioner("csi").AllowedTopology(v1.LabelTopologyZone, "x").Obj(), pvc("c", "1Gi").Obj()},
 			event:  builders.MakeClass("local").BindingMode("WaitForFirstConsumer").Provisioner("csi").AllowedTopology(v1.LabelTopologyZone, "x", "z").Obj(),
-			hint:   func(*world) {},
+			hint:   func(*testbed) {},
 			pod:    pod("p", "c"),
 		},
 		"capacity grows": {
 			before: []runtime.Object{node("a"), dynamic("local", "csi"), tracked("csi"), pvc("c", "5Gi").Obj(), builders.MakeCapacity("cap", "local").Namespace("kube-system").Hostname("a").Capacity("1Gi").Obj()},
 			event:  builders.MakeCapacity("cap", "local").Namespace("kube-system").Hostname("a").Capacity("5Gi").Obj(),
-			hint:   func(w *world) { w.ObserveCapacity("kube-system", "cap") },
+			hint:   func(w *testbed) { w.ObserveCapacity("kube-system", "cap") },
 			pod:    pod("p", "c"),
 		},
 		"a driver stops tracking capacity": {
 			before: []runtime.Object{node("a"), dynamic("local", "csi"), tracked("csi"), pvc("c", "5Gi").Obj()},
 			event:  builders.MakeCSIDriver("csi").StorageCapacity(false).Obj(),
-			hint:   func(*world) {},
+			hint:   func(*testbed) {},
 			pod:    pod("p", "c"),
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tc.before...)
+			w := newTestbed(t, tc.before...)
 			w.hold()
 			w.put(tc.event)
 			tc.hint(w)
@@ -114,7 +114,7 @@ func TestWokenBeforeOwnHandler(t *testing.T) {
 // TestOldEventsAreIgnored: late and repeated events change nothing.
 func TestOldEventsAreIgnored(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj())
+	w := newTestbed(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj())
 	w.hold()
 	w.put(localPV("v", "a", "1Gi").Obj())
 	w.put(localPV("v", "a", "1Gi").ClaimRef("default", "other", "x").Obj())
@@ -158,20 +158,20 @@ func TestEndBeforeOwnHandler(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		before []runtime.Object
-		end    func(w *world)
+		end    func(w *testbed)
 		want   match.ReasonCode
 	}{
 		"a volume reserved for the claim on another node": {
 			before: []runtime.Object{wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj(), kept},
-			end:    func(w *world) { w.remove(kept) },
+			end:    func(w *testbed) { w.remove(kept) },
 			want:   match.ReservedVolumeMismatch,
 		},
-		"a claim that capacity was held for": {shared, func(w *world) { w.remove(sent) }, match.NotEnoughSpace},
-		"a provisioner's work":               {shared, func(w *world) { w.put(pvc("sent", "60Gi").Obj()) }, match.NotEnoughSpace},
-		"the selected node of a claim":       {shared, func(w *world) { w.remove(node("b")) }, match.NotEnoughSpace},
+		"a claim that capacity was held for": {shared, func(w *testbed) { w.remove(sent) }, match.NotEnoughSpace},
+		"a provisioner's work":               {shared, func(w *testbed) { w.put(pvc("sent", "60Gi").Obj()) }, match.NotEnoughSpace},
+		"the selected node of a claim":       {shared, func(w *testbed) { w.remove(node("b")) }, match.NotEnoughSpace},
 	} {
 		t.Run(name, func(t *testing.T) { // not parallel: the cases share objects
-			w := newWorld(t, append([]runtime.Object{node("a"), node("b")}, tc.before...)...)
+			w := newTestbed(t, append([]runtime.Object{node("a"), node("b")}, tc.before...)...)
 			p := pod("p", "c")
 			if got := w.fits(p, "a"); got != tc.want {
 				t.Fatalf("before the removal, Fits returns %q, want %q", got, tc.want)
@@ -195,22 +195,22 @@ func TestExpectedPod(t *testing.T) {
 	p := pod("p")
 	name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	tests := map[string]struct {
-		do   func(w *world)
+		do   func(w *testbed)
 		want bool
 	}{
-		"neither shown nor expected":    {do: func(*world) {}},
-		"it is expected":                {do: func(w *world) { w.ExpectPod(name, p.UID) }, want: true},
-		"it is no longer expected":      {do: func(w *world) { w.ExpectPod(name, p.UID)() }},
-		"its deletion was shown":        {do: func(w *world) { w.ExpectPod(name, p.UID); w.podDeleted(p) }},
-		"it was shown, and is expected": {do: func(w *world) { w.put(p); w.ExpectPod(name, p.UID)() }, want: true},
-		"another pod of its name is expected": {do: func(w *world) {
+		"neither shown nor expected":    {do: func(*testbed) {}},
+		"it is expected":                {do: func(w *testbed) { w.ExpectPod(name, p.UID) }, want: true},
+		"it is no longer expected":      {do: func(w *testbed) { w.ExpectPod(name, p.UID)() }},
+		"its deletion was shown":        {do: func(w *testbed) { w.ExpectPod(name, p.UID); w.podDeleted(p) }},
+		"it was shown, and is expected": {do: func(w *testbed) { w.put(p); w.ExpectPod(name, p.UID)() }, want: true},
+		"another pod of its name is expected": {do: func(w *testbed) {
 			w.ExpectPod(name, "other")
 		}},
 	}
 	for title, tc := range tests {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestbed(t)
 			tc.do(w)
 			if got := w.PodExists(name, p.UID); got != tc.want {
 				t.Errorf("PodExists: %t, want %t", got, tc.want)

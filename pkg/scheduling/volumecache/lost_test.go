@@ -38,7 +38,7 @@ func TestLostDisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, node("a"), node("b"), wffc("local"), tc.claim.Obj(), tc.volume().Annotation(wellknown.DiskAnnotation, tc.mark).Obj())
+			w := newTestbed(t, node("a"), node("b"), wffc("local"), tc.claim.Obj(), tc.volume().Annotation(wellknown.DiskAnnotation, tc.mark).Obj())
 			p := pod("p", "c")
 			w.check()
 			for _, node := range []string{"a", "b"} {
@@ -79,7 +79,7 @@ func TestDiskLostWhileReserved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj())
+			w := newTestbed(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj())
 			p := pod("p", "c")
 			w.reserve(p, "a")
 			w.put(tc.written.Annotation(wellknown.DiskAnnotation, "Missing").Obj())

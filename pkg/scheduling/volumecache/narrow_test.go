@@ -105,7 +105,7 @@ func TestNodes(t *testing.T) {
 			for _, o := range ten {
 				objects = append(objects, o.DeepCopyObject())
 			}
-			w := newWorld(t, objects...)
+			w := newTestbed(t, objects...)
 			got, reason := w.Nodes(w.demand(tc.pod))
 			if diff := cmp.Diff(tc.want, got); diff != "" || reason.Code != tc.reason {
 				t.Errorf("reason %q, want %q; nodes (-want +got):\n%s", reason.Code, tc.reason, diff)

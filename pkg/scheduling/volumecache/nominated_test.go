@@ -21,7 +21,7 @@ func preemptor(claims ...string) *v1.Pod {
 	return builders.MakePod("p").Namespace("default").UID("pod-p").Priority(10).PVC(claims...).NominatedNode("a").Obj()
 }
 
-func (w *world) wantAwaits(when string, want bool) {
+func (w *testbed) wantAwaits(when string, want bool) {
 	w.t.Helper()
 	d := w.demand(preemptor("c"))
 	w.Withhold(d)
@@ -42,15 +42,15 @@ func terminatingPod(pod *v1.Pod) *v1.Pod {
 // volume is published again.
 func TestAwaits(t *testing.T) {
 	t.Parallel()
-	begin := func(t *testing.T) (*world, *v1.Pod, *builders.PV) {
+	begin := func(t *testing.T) (*testbed, *v1.Pod, *builders.PV) {
 		t.Parallel()
-		w, victim, volume := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
+		w, victim, volume := ephemeralTestbed(t, v1.PersistentVolumeReclaimDelete)
 		w.put(preemptor("c"))
 		w.clock.SetTime(w.clock.Now().Add(inheritTime))
 		w.wantAwaits("the victim runs", false)
 		return w, victim, volume
 	}
-	released := func(w *world, victim *v1.Pod, volume *builders.PV) {
+	released := func(w *testbed, victim *v1.Pod, volume *builders.PV) {
 		w.put(terminatingPod(victim))
 		w.remove(terminatingPod(victim))
 		w.remove(w.claim("victim-scratch"))
@@ -125,13 +125,13 @@ func TestAwaits(t *testing.T) {
 // events. Without such an object, pods that were nominated before wait a minute.
 func TestAwaitsAfterRestart(t *testing.T) {
 	t.Parallel()
-	begin := func(t *testing.T, change func(*world, *v1.Pod, *builders.PV)) *world {
+	begin := func(t *testing.T, change func(*testbed, *v1.Pod, *builders.PV)) *testbed {
 		t.Parallel()
-		before, victim, volume := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
+		before, victim, volume := ephemeralTestbed(t, v1.PersistentVolumeReclaimDelete)
 		before.put(preemptor("c"))
 		change(before, victim, volume)
 		core, storage := before.factory.Core().V1(), before.factory.Storage().V1()
-		w := newWorld(t)
+		w := newTestbed(t)
 		w.hold()
 		for _, store := range []interface{ List() []any }{
 			core.Pods().Informer().GetStore(), core.PersistentVolumeClaims().Informer().GetStore(), core.PersistentVolumes().Informer().GetStore(),
@@ -145,15 +145,15 @@ func TestAwaitsAfterRestart(t *testing.T) {
 		w.started.Do(w.inheritNominations)
 		return w
 	}
-	stages := map[string]func(*world, *v1.Pod, *builders.PV){
-		"the victim is being deleted": func(w *world, victim *v1.Pod, _ *builders.PV) { w.put(terminatingPod(victim)) },
-		"the claim is being deleted": func(w *world, victim *v1.Pod, _ *builders.PV) {
+	stages := map[string]func(*testbed, *v1.Pod, *builders.PV){
+		"the victim is being deleted": func(w *testbed, victim *v1.Pod, _ *builders.PV) { w.put(terminatingPod(victim)) },
+		"the claim is being deleted": func(w *testbed, victim *v1.Pod, _ *builders.PV) {
 			w.remove(victim)
 			claim := w.claim("victim-scratch")
 			claim.DeletionTimestamp = builders.MakePVC("x").Deleting().Obj().DeletionTimestamp
 			w.put(claim)
 		},
-		"the volume is Released": func(w *world, victim *v1.Pod, volume *builders.PV) {
+		"the volume is Released": func(w *testbed, victim *v1.Pod, volume *builders.PV) {
 			w.remove(victim, w.claim("victim-scratch"))
 			w.put(volume.Phase(v1.VolumeReleased).Obj())
 		},
@@ -166,7 +166,7 @@ func TestAwaitsAfterRestart(t *testing.T) {
 		})
 	}
 	t.Run("the volume is deleted", func(t *testing.T) {
-		w := begin(t, func(w *world, victim *v1.Pod, volume *builders.PV) {
+		w := begin(t, func(w *testbed, victim *v1.Pod, volume *builders.PV) {
 			w.remove(victim, w.claim("victim-scratch"), volume.Obj())
 		})
 		w.wantAwaits("at the start", true)
@@ -179,7 +179,7 @@ func TestAwaitsAfterRestart(t *testing.T) {
 // reports of other nodes do not matter.
 func TestAwaitsCapacity(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, dynamic("made", "csi"), tracked("csi"), node("a"), node("b"),
+	w := newTestbed(t, dynamic("made", "csi"), tracked("csi"), node("a"), node("b"),
 		builders.MakeCapacity("cap-a", "made").UID("cap-a").Hostname("a").Capacity("1Gi").Obj(),
 		builders.MakeCapacity("cap-b", "made").UID("cap-b").Hostname("b").Capacity("1Gi").Obj(),
 		pvc("c", "3Gi").Class("made").Obj())
@@ -235,7 +235,7 @@ func TestWithhold(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newTestbed(t)
 			for _, object := range slices.Concat(local, []runtime.Object{preemptor("c")}, test.objects) {
 				w.put(object.DeepCopyObject())
 			}
@@ -245,7 +245,7 @@ func TestWithhold(t *testing.T) {
 }
 
 // wantWithheld evaluates the pod on a node as a cycle does, and reserves.
-func (w *world) wantWithheld(pod *v1.Pod, node string, want match.ReasonCode, volume string) {
+func (w *testbed) wantWithheld(pod *v1.Pod, node string, want match.ReasonCode, volume string) {
 	w.t.Helper()
 	d := w.demand(pod)
 	w.Withhold(d)
@@ -273,7 +273,7 @@ func TestWithholdFromOtherNodes(t *testing.T) {
 	zonal := func(name string) *v1.Node {
 		return builders.MakeNode(name).Hostname(name).Zone("z").UID("node-" + name).Obj()
 	}
-	w := newWorld(t, zonal("a"), zonal("b"), wffc("local"), pvc("c", "2Gi").Obj(), pvc("low", "1Gi").Obj(), preemptor("c"),
+	w := newTestbed(t, zonal("a"), zonal("b"), wffc("local"), pvc("c", "2Gi").Obj(), pvc("low", "1Gi").Obj(), preemptor("c"),
 		localPV("v", "", "2Gi").Zone("z").Obj())
 	low := pod("low", "low")
 	w.wantWithheld(low, "b", match.NoVolume, "")
@@ -286,7 +286,7 @@ func TestWithholdFromOtherNodes(t *testing.T) {
 // TestWithholdCapacity: bytes are withheld too.
 func TestWithholdCapacity(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, dynamic("made", "csi"), tracked("csi"), node("a"),
+	w := newTestbed(t, dynamic("made", "csi"), tracked("csi"), node("a"),
 		builders.MakeCapacity("cap", "made").UID("cap").Hostname("a").Capacity("10Gi").Obj(),
 		pvc("c", "6Gi").Class("made").Obj(), pvc("four", "4Gi").Class("made").Obj(), pvc("five", "5Gi").Class("made").Obj(), preemptor("c"))
 	w.wantWithheld(pod("low", "four"), "a", match.Fits, "")
@@ -297,7 +297,7 @@ func TestWithholdCapacity(t *testing.T) {
 func TestTwoNominated(t *testing.T) {
 	t.Parallel()
 	second := builders.MakePod("q").Namespace("default").UID("pod-q").Priority(10).PVC("low").NominatedNode("a").Obj()
-	w := newWorld(t, node("a"), wffc("local"), pvc("c", "2Gi").Obj(), pvc("low", "1Gi").Obj(), preemptor("c"), second,
+	w := newTestbed(t, node("a"), wffc("local"), pvc("c", "2Gi").Obj(), pvc("low", "1Gi").Obj(), preemptor("c"), second,
 		localPV("v", "a", "2Gi").Obj())
 	w.wantWithheld(second, "a", match.NoVolume, "")
 	w.wantWithheld(preemptor("c"), "a", match.Fits, "v")
@@ -312,7 +312,7 @@ func TestTwoNominated(t *testing.T) {
 }
 
 func TestWithholdNothing(t *testing.T) { // not parallel: it counts allocations
-	w := newWorld(t, node("a"), wffc("local"), pvc("low", "1Gi").Obj(), localPV("v", "a", "2Gi").Obj())
+	w := newTestbed(t, node("a"), wffc("local"), pvc("low", "1Gi").Obj(), localPV("v", "a", "2Gi").Obj())
 	d := w.demand(pod("low", "low"))
 	if allocs := testing.AllocsPerRun(100, func() { w.Withhold(d); w.Awaits(d) }); allocs != 0 {
 		t.Errorf("%v allocations where no pod is nominated", allocs)
@@ -321,8 +321,8 @@ func TestWithholdNothing(t *testing.T) { // not parallel: it counts allocations
 
 // BenchmarkWithhold is the additional cost of PreFilter while pods wait for volumes.
 func BenchmarkWithhold(b *testing.B) {
-	w := newWorld(b, wffc("local"))
-	localWorld(w, 1_000)
+	w := newTestbed(b, wffc("local"))
+	localTestbed(w, 1_000)
 	w.put(pvc("low", "15Gi").Obj())
 	for _, waiting := range []int{0, 1, maxAhead, 4 * maxAhead} {
 		for i := len(w.nominated); i < waiting; i++ {

@@ -27,7 +27,7 @@ func FuzzRandomObjects(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed int64) {
 		fill := filler(seed)
-		w := newWorld(t)
+		w := newTestbed(t)
 		nodes := make([]*v1.Node, 3)
 		for i := range nodes {
 			nodes[i] = clusterWide(filled[v1.Node](fill), "n"+strconv.Itoa(i))
@@ -57,7 +57,7 @@ func FuzzRandomObjects(f *testing.F) {
 }
 
 // callAll calls every method for one pod.
-func callAll(t *testing.T, w *world, p *v1.Pod, nodes []*v1.Node) {
+func callAll(t *testing.T, w *testbed, p *v1.Pod, nodes []*v1.Node) {
 	t.Helper()
 	w.Evictable(p)
 	d, refusal, err := w.Demand(p)

@@ -21,7 +21,7 @@ import (
 type woken chan string
 
 // listen registers a listener until the test ends.
-func (w *world) listen(t *testing.T) woken {
+func (w *testbed) listen(t *testing.T) woken {
 	all := make(woken, 2*maxReleases)
 	stop := w.OnRelease(func(waiting func() []*v1.Pod) {
 		for _, pod := range waiting() {
@@ -55,7 +55,7 @@ func member(group, name string, claims ...string) *v1.Pod {
 }
 
 // reject evaluates the pods for node a, which none of them may fit.
-func (w *world) reject(t *testing.T, pods ...*v1.Pod) {
+func (w *testbed) reject(t *testing.T, pods ...*v1.Pod) {
 	t.Helper()
 	for _, p := range pods {
 		w.put(p)
@@ -70,7 +70,7 @@ func (w *world) reject(t *testing.T, pods ...*v1.Pod) {
 func TestReleaseWakes(t *testing.T) {
 	t.Parallel()
 	first := pod("first", "c")
-	reserve := func(t *testing.T, w *world, pods ...*v1.Pod) {
+	reserve := func(t *testing.T, w *testbed, pods ...*v1.Pod) {
 		t.Helper()
 		for _, p := range pods {
 			if w.reserve(p, "a") == nil {
@@ -79,11 +79,11 @@ func TestReleaseWakes(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		do   func(t *testing.T, w *world)
+		do   func(t *testing.T, w *testbed)
 		want []string
 	}{
 		"volumes": {
-			do: func(t *testing.T, w *world) {
+			do: func(t *testing.T, w *testbed) {
 				reserve(t, w, first)
 				w.reject(t, pod("waits", "d"), pod("too-large", "large"), pod("for-another-class", "o"), pod("two", "d", "e"))
 				w.Release(first.UID)
@@ -91,7 +91,7 @@ func TestReleaseWakes(t *testing.T) {
 			want: []string{"waits"},
 		},
 		"bytes": {
-			do: func(t *testing.T, w *world) {
+			do: func(t *testing.T, w *testbed) {
 				p := pod("first", "made")
 				reserve(t, w, p)
 				w.reject(t, pod("made-too", "made2"), pod("vast", "vast"))
@@ -100,7 +100,7 @@ func TestReleaseWakes(t *testing.T) {
 			want: []string{"made-too"},
 		},
 		"the node of a claim that both use": {
-			do: func(t *testing.T, w *world) {
+			do: func(t *testing.T, w *testbed) {
 				p := pod("first", "u")
 				reserve(t, w, p)
 				w.put(pod("shares", "u"))
@@ -112,7 +112,7 @@ func TestReleaseWakes(t *testing.T) {
 			want: []string{"shares"},
 		},
 		"the pod was rejected before the other reserved": { // not evaluated on node a
-			do: func(t *testing.T, w *world) {
+			do: func(t *testing.T, w *testbed) {
 				w.put(pod("waits", "d"))
 				if got := w.fits(pod("waits", "d"), "b"); got == match.Fits {
 					t.Fatal("the pod fits node b")
@@ -122,7 +122,7 @@ func TestReleaseWakes(t *testing.T) {
 			},
 		},
 		"the pod was rejected before, but then an event could not unblock it": {
-			do: func(t *testing.T, w *world) {
+			do: func(t *testing.T, w *testbed) {
 				w.reject(t, pod("two", "d", "e"))
 				reserve(t, w, first)
 				d := w.demand(pod("two", "d", "e"))
@@ -135,7 +135,7 @@ func TestReleaseWakes(t *testing.T) {
 			want: []string{"two"},
 		},
 		"the driver reported more, which did not suffice with what was reserved": {
-			do: func(t *testing.T, w *world) {
+			do: func(t *testing.T, w *testbed) {
 				p := pod("first", "made")
 				reserve(t, w, p)
 				w.put(pod("made-too", "made2"), builders.MakeCapacity("r", "csi").Hostname("a").Capacity("110Gi").Obj())
@@ -147,7 +147,7 @@ func TestReleaseWakes(t *testing.T) {
 			want: []string{"made-too"},
 		},
 		"the pod has reserved since it was rejected": {
-			do: func(t *testing.T, w *world) {
+			do: func(t *testing.T, w *testbed) {
 				reserve(t, w, first)
 				w.reject(t, pod("waits", "d"))
 				w.put(localPV("new", "a", "1Gi").Obj())
@@ -156,7 +156,7 @@ func TestReleaseWakes(t *testing.T) {
 			},
 		},
 		"the pod was deleted": {
-			do: func(t *testing.T, w *world) {
+			do: func(t *testing.T, w *testbed) {
 				reserve(t, w, first)
 				w.reject(t, pod("waits", "d"))
 				w.Release(first.UID)
@@ -167,7 +167,7 @@ func TestReleaseWakes(t *testing.T) {
 			},
 		},
 		"the reserved volume was bound": {
-			do: func(t *testing.T, w *world) {
+			do: func(t *testing.T, w *testbed) {
 				reserve(t, w, first)
 				w.reject(t, pod("waits", "d"))
 				w.put(localPV("v", "a", "1Gi").ClaimRef("default", "c", "pvc-c").Phase(v1.VolumeBound).Obj(), pvc("c", "1Gi").Bound("v").Obj())
@@ -175,7 +175,7 @@ func TestReleaseWakes(t *testing.T) {
 			},
 		},
 		"the claim was bound to another volume": {
-			do: func(t *testing.T, w *world) {
+			do: func(t *testing.T, w *testbed) {
 				reserve(t, w, first)
 				w.reject(t, pod("waits", "d"))
 				w.put(localPV("u", "b", "1Gi").ClaimRef("default", "c", "pvc-c").Phase(v1.VolumeBound).Obj(), pvc("c", "1Gi").Bound("u").Obj())
@@ -184,7 +184,7 @@ func TestReleaseWakes(t *testing.T) {
 			want: []string{"waits"},
 		},
 		"the volume was provisioned": {
-			do: func(t *testing.T, w *world) {
+			do: func(t *testing.T, w *testbed) {
 				p := pod("first", "made")
 				reserve(t, w, p)
 				w.reject(t, pod("waits", "made2"))
@@ -194,7 +194,7 @@ func TestReleaseWakes(t *testing.T) {
 			},
 		},
 		"another pod of its group": {
-			do: func(t *testing.T, w *world) {
+			do: func(t *testing.T, w *testbed) {
 				p := member("gang", "first", "c")
 				reserve(t, w, p)
 				w.reject(t, member("gang", "waits", "d"), member("other", "in-group", "e"))
@@ -206,7 +206,7 @@ func TestReleaseWakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, node("a"), node("b"), wffc("local"), wffc("else"), dynamic("csi", "driver"), tracked("driver"), dynamic("untracked", "other"),
+				w := newTestbed(t, node("a"), node("b"), wffc("local"), wffc("else"), dynamic("csi", "driver"), tracked("driver"), dynamic("untracked", "other"),
 					localPV("v", "a", "1Gi").Obj(), pvc("u", "1Gi").Class("untracked").Obj(), builders.MakeCapacity("r", "csi").Hostname("a").Capacity("100Gi").Obj(),
 					pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj(), pvc("e", "1Gi").Obj(), pvc("large", "2Gi").Obj(), pvc("o", "1Gi").Class("else").Obj(),
 					pvc("made", "60Gi").Class("csi").Obj(), pvc("made2", "60Gi").Class("csi").Obj(), pvc("vast", "101Gi").Class("csi").Obj())
@@ -227,16 +227,16 @@ func TestReleaseWakes(t *testing.T) {
 func TestEndedHoldWakes(t *testing.T) {
 	t.Parallel()
 	sent := func() *builders.PVC { return pvc("sent", "60Gi").Class("csi").SelectedNode("b") }
-	for name, end := range map[string]func(w *world){
-		"the claim is deleted":                func(w *world) { w.remove(sent().Obj()) },
-		"the provisioner deselected the node": func(w *world) { w.put(pvc("sent", "60Gi").Class("csi").Obj()) },
-		"the claim is recreated":              func(w *world) { w.put(pvc("sent", "60Gi").UID("other").Class("csi").Obj()) },
-		"the node is deleted":                 func(w *world) { w.remove(node("b")) },
+	for name, end := range map[string]func(w *testbed){
+		"the claim is deleted":                func(w *testbed) { w.remove(sent().Obj()) },
+		"the provisioner deselected the node": func(w *testbed) { w.put(pvc("sent", "60Gi").Class("csi").Obj()) },
+		"the claim is recreated":              func(w *testbed) { w.put(pvc("sent", "60Gi").UID("other").Class("csi").Obj()) },
+		"the node is deleted":                 func(w *testbed) { w.remove(node("b")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, node("a"), node("b"), dynamic("csi", "driver"), tracked("driver"),
+				w := newTestbed(t, node("a"), node("b"), dynamic("csi", "driver"), tracked("driver"),
 					builders.MakeCapacity("r", "csi").Everywhere().Capacity("100Gi").Obj(),
 					sent().Obj(), pvc("c", "50Gi").Class("csi").Obj(), pvc("large", "101Gi").Class("csi").Obj())
 				all := w.listen(t)
@@ -256,7 +256,7 @@ func TestEndedHoldWakes(t *testing.T) {
 func TestWokenAtIntervals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, node("a"), wffc("local"), localPV("v", "a", "1Gi").Obj(), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj())
+		w := newTestbed(t, node("a"), wffc("local"), localPV("v", "a", "1Gi").Obj(), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj())
 		all, first := w.listen(t), pod("first", "c")
 		try := func() {
 			w.reserve(first, "a")
@@ -278,7 +278,7 @@ func TestWokenAtIntervals(t *testing.T) {
 func TestManyReleases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, node("a"), wffc("local"), localPV("v", "a", "1Gi").Obj(), pvc("d", "1Gi").Obj())
+		w := newTestbed(t, node("a"), wffc("local"), localPV("v", "a", "1Gi").Obj(), pvc("d", "1Gi").Obj())
 		all := w.listen(t)
 		for i := range 2 * maxReleases {
 			name := fmt.Sprintf("c%d", i)
@@ -304,7 +304,7 @@ func TestManyReleases(t *testing.T) {
 func TestNoListener(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, node("a"), wffc("local"), localPV("v", "a", "1Gi").Obj(), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj())
+		w := newTestbed(t, node("a"), wffc("local"), localPV("v", "a", "1Gi").Obj(), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj())
 		stop := w.OnRelease(func(func() []*v1.Pod) {})
 		w.reserve(pod("first", "c"), "a")
 		w.Release("pod-first")

@@ -15,21 +15,21 @@ import (
 // handlers have not processed.
 func BenchmarkRelist(b *testing.B) {
 	const objects = 50_000
-	core := func(w *world) cache.Store { return w.factory.Core().V1().PersistentVolumes().Informer().GetStore() }
+	core := func(w *testbed) cache.Store { return w.factory.Core().V1().PersistentVolumes().Informer().GetStore() }
 	for name, kind := range map[string]struct {
-		build func(*world, int)
-		store func(*world) cache.Store
+		build func(*testbed, int)
+		store func(*testbed) cache.Store
 	}{
-		"volumes": {localWorld, core},
-		"nodes": {capacityWorld, func(w *world) cache.Store {
+		"volumes": {localTestbed, core},
+		"nodes": {capacityTestbed, func(w *testbed) cache.Store {
 			return w.factory.Core().V1().Nodes().Informer().GetStore()
 		}},
-		"capacities": {capacityWorld, func(w *world) cache.Store {
+		"capacities": {capacityTestbed, func(w *testbed) cache.Store {
 			return w.factory.Storage().V1().CSIStorageCapacities().Informer().GetStore()
 		}},
 	} {
 		b.Run(name, func(b *testing.B) {
-			w := newWorld(b, wffc("local"), pvc("c", "1Gi").Obj())
+			w := newTestbed(b, wffc("local"), pvc("c", "1Gi").Obj())
 			kind.build(w, objects)
 			p := pod("p", "c")
 			w.demand(p)
@@ -59,7 +59,7 @@ func relist(t testing.TB, store cache.Store, objects []any) {
 // and changed or deleted ones are. Nodes are indexed by their new objects.
 func TestRelisted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, wffc("local"), node("a"), localPV("v", "a", "1Gi").Obj(), localPV("gone", "a", "1Gi").Obj(), localPV("grown", "a", "1Gi").Obj())
+	w := newTestbed(t, wffc("local"), node("a"), localPV("v", "a", "1Gi").Obj(), localPV("gone", "a", "1Gi").Obj(), localPV("grown", "a", "1Gi").Obj())
 	volumes := w.factory.Core().V1().PersistentVolumes().Informer().GetStore()
 	w.demand(pod("p"))
 	w.hold()

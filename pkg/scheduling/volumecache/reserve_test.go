@@ -16,7 +16,7 @@ import (
 
 func TestReservedVolumeIsUnavailable(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj())
+	w := newTestbed(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj())
 	first, second := pod("first", "c"), pod("second", "d")
 	if got := w.reserve(first, "a"); !cmp.Equal(got, map[string]string{"c": "v"}) {
 		t.Fatalf("first pod got %v", got)
@@ -33,7 +33,7 @@ func TestReservedVolumeIsUnavailable(t *testing.T) {
 
 func TestReserveAgainAfterRelease(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj())
+	w := newTestbed(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj())
 	p := pod("p", "c")
 	d := w.demand(p)
 	for round := range 3 { // the same demand each time, as with one CycleState
@@ -56,7 +56,7 @@ func TestReserveAgainAfterRelease(t *testing.T) {
 
 func TestPodsOfOneClaimShareItsReservation(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node("a"), node("b"), wffc("local"), pvc("c", "1Gi").Obj(),
+	w := newTestbed(t, node("a"), node("b"), wffc("local"), pvc("c", "1Gi").Obj(),
 		localPV("va", "a", "1Gi").Obj(), localPV("vb", "b", "1Gi").Obj())
 	first, second := pod("first", "c"), pod("second", "c")
 	w.reserve(first, "a")
@@ -77,8 +77,8 @@ func TestPodsOfOneClaimShareItsReservation(t *testing.T) {
 
 func TestObservedStateWinsOverReservation(t *testing.T) {
 	t.Parallel()
-	reserved := func(t *testing.T) (*world, *v1.Pod, *builders.PV) {
-		w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj())
+	reserved := func(t *testing.T) (*testbed, *v1.Pod, *builders.PV) {
+		w := newTestbed(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj())
 		v := localPV("v", "a", "1Gi")
 		w.put(v.Obj())
 		p := pod("p", "c")
@@ -137,7 +137,7 @@ func TestObservedStateWinsOverReservation(t *testing.T) {
 // TestApplyClaim: Claim returns the result of a write until the informer shows it.
 func TestApplyClaim(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj())
+	w := newTestbed(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj())
 	seen := w.claim("c")
 	written := w.claim("c")
 	written.Annotations = map[string]string{"written": "yes"}
@@ -170,8 +170,8 @@ func TestCapacityIsHeldInFlight(t *testing.T) {
 	capacity := func(size string) *builders.Capacity {
 		return builders.MakeCapacity("cap", "local").UID("cap").Hostname("a").Capacity(size)
 	}
-	inFlight := func(t *testing.T) (w *world, first, second *v1.Pod) {
-		w = newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacity("100Gi").Obj(),
+	inFlight := func(t *testing.T) (w *testbed, first, second *v1.Pod) {
+		w = newTestbed(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacity("100Gi").Obj(),
 			pvc("c", "60Gi").Obj(), pvc("d", "60Gi").Obj())
 		first, second = pod("first", "c"), pod("second", "d")
 		if w.reserve(first, "a") == nil {
@@ -182,7 +182,7 @@ func TestCapacityIsHeldInFlight(t *testing.T) {
 		}
 		return w, first, second
 	}
-	want := func(t *testing.T, w *world, p *v1.Pod, want match.ReasonCode) {
+	want := func(t *testing.T, w *testbed, p *v1.Pod, want match.ReasonCode) {
 		t.Helper()
 		w.check()
 		if got := w.fits(p, "a"); got != want {
@@ -235,7 +235,7 @@ func TestCapacityIsHeldInFlight(t *testing.T) {
 	})
 	t.Run("held after a restart, because of the claim's annotation", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacity("100Gi").Obj(),
+		w := newTestbed(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacity("100Gi").Obj(),
 			pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("d", "60Gi").Obj())
 		want(t, w, pod("second", "d"), match.NotEnoughSpace)
 		want(t, w, pod("first", "c"), match.Fits)
@@ -246,7 +246,7 @@ func TestCapacityIsHeldInFlight(t *testing.T) {
 	})
 	t.Run("released when the node is deleted", func(t *testing.T) {
 		t.Parallel()
-		w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"),
+		w := newTestbed(t, node("a"), dynamic("local", "csi"), tracked("csi"),
 			builders.MakeCapacity("shared", "local").Everywhere().Capacity("100Gi").Obj(),
 			node("b"), pvc("c", "60Gi").SelectedNode("b").Obj(), pvc("d", "60Gi").Obj())
 		want(t, w, pod("second", "d"), match.NotEnoughSpace)
@@ -265,7 +265,7 @@ func TestCapacityIsHeldInFlight(t *testing.T) {
 
 func TestSelectedNodeThatIsGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, node("a"), dynamic("local", "csi"), pvc("c", "1Gi").SelectedNode("gone").Obj())
+	w := newTestbed(t, node("a"), dynamic("local", "csi"), pvc("c", "1Gi").SelectedNode("gone").Obj())
 	p := pod("p", "c")
 	d := w.demand(p)
 	for node := range d.Selected {
@@ -287,7 +287,7 @@ func TestSelectedNodeWithoutProvisioner(t *testing.T) {
 	for _, selected := range []string{"a", "b", "gone"} {
 		t.Run(selected, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, node("a"), node("b"), wffc("local"), localPV("v", "a", "1Gi").Obj(), pvc("c", "1Gi").SelectedNode(selected).Obj())
+			w := newTestbed(t, node("a"), node("b"), wffc("local"), localPV("v", "a", "1Gi").Obj(), pvc("c", "1Gi").SelectedNode(selected).Obj())
 			p := pod("p", "c")
 			if got := w.fits(p, "b"); got != match.NoVolume {
 				t.Errorf("on the node without a volume, Fits returns %q", got)

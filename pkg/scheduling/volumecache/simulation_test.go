@@ -27,7 +27,7 @@ import (
 // and releases, and compares it with a naive model: plain maps, every result computed from
 // all volumes.
 type simulation struct {
-	*world
+	*testbed
 	rng      *rand.Rand
 	volumes  map[string]*v1.PersistentVolume
 	nodes    map[string]*v1.Node
@@ -40,7 +40,7 @@ type simulation struct {
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
 	return &simulation{
-		world:     newWorld(t, wffc("local"), wffc("fast")),
+		testbed:   newTestbed(t, wffc("local"), wffc("fast")),
 		rng:       rand.New(rand.NewPCG(seed, seed)),
 		volumes:   map[string]*v1.PersistentVolume{},
 		nodes:     map[string]*v1.Node{},
@@ -391,7 +391,7 @@ func TestSimulation(t *testing.T) {
 // race detector and Check verify them.
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, wffc("local"))
+	w := newTestbed(t, wffc("local"))
 	for n := range 8 {
 		name := "n" + strconv.Itoa(n)
 		w.put(node(name))

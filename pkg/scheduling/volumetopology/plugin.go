@@ -67,7 +67,7 @@ func (p *Plugin) Cache() *volumecache.Cache { return p.cache }
 
 // WaitForBindings returns when none of the profile's bindings is in progress, or when ctx
 // ends. Call it after the scheduler's context has ended.
-func (p *Plugin) WaitForBindings(ctx context.Context) { p.binder.Settle(ctx) }
+func (p *Plugin) WaitForBindings(ctx context.Context) { p.binder.Shutdown(ctx) }
 
 // New creates the plugin for one profile. args are VolumeTopologyArgs of
 // kubescheduler.config.k8s.io, decoded or raw; nil means all defaults. The returned error
@@ -92,7 +92,7 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
-	context.AfterFunc(ctx, func() { b.Settle(ctx) })
+	context.AfterFunc(ctx, func() { b.Shutdown(ctx) })
 	p := &Plugin{
 		cache:    cache,
 		binder:   b,

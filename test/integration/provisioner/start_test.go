@@ -38,7 +38,7 @@ func TestCannotStart(t *testing.T) {
 	}{
 		"without the name of the node":     {nil, []string{"MY_NODE_NAME", "--node-name"}},
 		"the configuration is not mounted": {[]string{"--node-name=" + n.Name, "--config=" + n.Path("nowhere")}, []string{n.Path("nowhere")}},
-		"the configuration is empty":       {[]string{"--node-name=" + n.Name, "--config=" + empty}, []string{"storageClassMap: must have at least one storage class"}},
+		"the configuration is empty":       {[]string{"--node-name=" + n.Name, "--config=" + empty}, []string{"storageClassMap: Required value: must have at least one storage class"}},
 		"the state folder cannot be made":  {[]string{"--node-name=" + n.Name, "--state-dir=" + file}, []string{file}},
 		"the address to listen at is none": {[]string{"--node-name=" + n.Name, "--listen-address=nowhere"}, []string{"nowhere"}},
 		"with an unknown argument":         {[]string{"--node-name=" + n.Name, "start"}, []string{"start"}},

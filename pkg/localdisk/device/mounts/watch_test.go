@@ -97,7 +97,7 @@ func TestWatch(t *testing.T) {
 					return
 				}
 			case <-giveUp:
-				t.Fatalf("not told of %s", what)
+				t.Fatalf("no notification of %s", what)
 			}
 		}
 	}

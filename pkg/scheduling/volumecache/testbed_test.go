@@ -20,10 +20,10 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// world simulates the API server and its informers for one volume cache: objects are
+// testbed simulates the API server and its informers for one volume cache: objects are
 // added to the informers' stores first, then passed to the cache's handlers, which a test
 // can delay.
-type world struct {
+type testbed struct {
 	*Cache
 	t       testing.TB
 	factory informers.SharedInformerFactory
@@ -33,9 +33,9 @@ type world struct {
 	queue   []func()
 }
 
-func newWorld(t testing.TB, objects ...runtime.Object) *world {
+func newTestbed(t testing.TB, objects ...runtime.Object) *testbed {
 	t.Helper()
-	w := &world{
+	w := &testbed{
 		t:       t,
 		factory: informers.NewSharedInformerFactory(fake.NewClientset(), 0),
 		clock:   clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)),
@@ -50,7 +50,7 @@ func newWorld(t testing.TB, objects ...runtime.Object) *world {
 
 // store is the informer's store for the kind of object, and the cache's
 // handlers for it.
-func (w *world) store(object runtime.Object) (store cache.Store, seen, gone func()) {
+func (w *testbed) store(object runtime.Object) (store cache.Store, seen, gone func()) {
 	core, storage := w.factory.Core().V1(), w.factory.Storage().V1()
 	switch o := object.(type) {
 	case *v1.Node:
@@ -75,7 +75,7 @@ func (w *world) store(object runtime.Object) (store cache.Store, seen, gone func
 }
 
 // put creates or updates objects.
-func (w *world) put(objects ...runtime.Object) {
+func (w *testbed) put(objects ...runtime.Object) {
 	w.t.Helper()
 	for _, object := range objects {
 		w.version++
@@ -89,7 +89,7 @@ func (w *world) put(objects ...runtime.Object) {
 }
 
 // remove deletes objects.
-func (w *world) remove(objects ...runtime.Object) {
+func (w *testbed) remove(objects ...runtime.Object) {
 	w.t.Helper()
 	for _, object := range objects {
 		store, _, gone := w.store(object)
@@ -101,9 +101,9 @@ func (w *world) remove(objects ...runtime.Object) {
 }
 
 // hold delays events to the cache's handlers until release.
-func (w *world) hold() { w.held = true }
+func (w *testbed) hold() { w.held = true }
 
-func (w *world) release() {
+func (w *testbed) release() {
 	w.held = false
 	for _, event := range w.queue {
 		event()
@@ -111,7 +111,7 @@ func (w *world) release() {
 	w.queue = nil
 }
 
-func (w *world) deliver(event func()) {
+func (w *testbed) deliver(event func()) {
 	if w.held {
 		w.queue = append(w.queue, event)
 		return
@@ -119,7 +119,7 @@ func (w *world) deliver(event func()) {
 	event()
 }
 
-func (w *world) demand(pod *v1.Pod) *Demand {
+func (w *testbed) demand(pod *v1.Pod) *Demand {
 	w.t.Helper()
 	d, refusal, err := w.Demand(pod)
 	if refusal != nil || err != nil {
@@ -129,7 +129,7 @@ func (w *world) demand(pod *v1.Pod) *Demand {
 }
 
 // fits evaluates the pod for the node in the store.
-func (w *world) fits(pod *v1.Pod, node string) match.ReasonCode {
+func (w *testbed) fits(pod *v1.Pod, node string) match.ReasonCode {
 	w.t.Helper()
 	object, err := w.factory.Core().V1().Nodes().Lister().Get(node)
 	if err != nil {
@@ -140,12 +140,12 @@ func (w *world) fits(pod *v1.Pod, node string) match.ReasonCode {
 
 // reserve reserves and returns the volumes by claim, "(provision)" for claims
 // to provision; nil if the pod does not fit.
-func (w *world) reserve(pod *v1.Pod, node string) map[string]string {
+func (w *testbed) reserve(pod *v1.Pod, node string) map[string]string {
 	w.t.Helper()
 	return w.reserveFor(w.demand(pod), node)
 }
 
-func (w *world) reserveFor(d *Demand, node string) map[string]string {
+func (w *testbed) reserveFor(d *Demand, node string) map[string]string {
 	w.t.Helper()
 	p, reason := w.Reserve(d, node)
 	w.check()
@@ -162,14 +162,14 @@ func (w *world) reserveFor(d *Demand, node string) map[string]string {
 	return got
 }
 
-func (w *world) check() {
+func (w *testbed) check() {
 	w.t.Helper()
 	if err := w.Check(); err != nil {
 		w.t.Fatalf("invariants broken: %v", err)
 	}
 }
 
-func (w *world) claim(name string) *v1.PersistentVolumeClaim {
+func (w *testbed) claim(name string) *v1.PersistentVolumeClaim {
 	w.t.Helper()
 	claim := w.Claim("default", name)
 	if claim == nil {

@@ -54,6 +54,12 @@ type Node[S any] struct {
 	// Segments are those whose condition the node meets, in no order; read
 	// only, valid until the index changes.
 	Segments []*Segment[S]
+	inline   [2]*Segment[S] // backing array of a short list
+}
+
+// setSegments sets the node's list of segments.
+func (n *Node[S]) setSegments(segments []*Segment[S]) {
+	n.Segments = append(n.inline[:0], segments...)
 }
 
 // Index maintains nodes, segments and their membership. It is updated when a node, its
@@ -133,7 +139,7 @@ func (x *Index[S]) Release(s *Segment[S]) {
 	}
 	delete(x.segments, s.condition.key)
 	for _, node := range s.nodes {
-		node.Segments = without(node.Segments, s)
+		node.setSegments(without(node.Segments, s))
 	}
 	if s.condition.unanchored {
 		x.unanchored = without(x.unanchored, s)
@@ -170,7 +176,7 @@ func (x *Index[S]) SetNode(node *v1.Node) {
 	for _, s := range entry.Segments {
 		delete(s.nodes, node.Name)
 	}
-	entry.Segments = x.SegmentsOf(node)
+	entry.setSegments(x.SegmentsOf(node))
 	for _, s := range entry.Segments {
 		s.nodes[node.Name] = entry
 	}
@@ -259,7 +265,7 @@ func (x *Index[S]) admit(s *Segment[S], candidates map[string]*Node[S]) {
 	for name, entry := range candidates {
 		if s.nodes[name] == nil && s.condition.Admits(entry.Object) {
 			s.nodes[name] = entry
-			entry.Segments = append(slices.Clone(entry.Segments), s)
+			entry.setSegments(append(slices.Clone(entry.Segments), s))
 		}
 	}
 }

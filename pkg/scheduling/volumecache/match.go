@@ -141,9 +141,9 @@ func (c *Cache) candidates(dst []*match.Volume, d *Demand, p *pending, g *group,
 
 // poolOf returns the segment's pool of the class, nil if it has no free volume.
 func poolOf(s *segment, of *class) *pool {
-	for _, p := range s.Data.pools {
-		if p.class == of {
-			return p
+	for i := range s.Data.pools {
+		if entry := &s.Data.pools[i]; entry.class == of {
+			return entry.pool
 		}
 	}
 	return nil

@@ -17,15 +17,23 @@ type (
 
 // content is what the volume cache keeps for a topology segment.
 type content struct {
-	pools    []*pool                  // free volumes; one per class, few
-	capacity map[string]*capacityPool // by class
+	pools      []classPool              // free volumes; one per class, few
+	inline     [1]classPool             // backs pools while there is one
+	inlinePool pool                     // the pool of one class
+	capacity   map[string]*capacityPool // by class
+}
+
+// classPool is a segment's pool of one class. Searching a list of these is faster
+// than a map: a node's storage is of few classes.
+type classPool struct {
+	class *class
+	pool  *pool
 }
 
 // pool is the free volumes of one class in one segment. version is unique to
 // its content, among all pools.
 type pool struct {
 	match.Pool
-	class   *class
 	version uint64
 }
 
@@ -44,8 +52,7 @@ func (f *freePools) offer(v *volume) {
 	class := f.ensureClass(v.Class)
 	p := class.pools[v.segment]
 	if p == nil {
-		p = &pool{class: class}
-		v.segment.Data.pools = append(v.segment.Data.pools, p)
+		p = v.segment.Data.add(class)
 		for key := range class.labelKeys {
 			p.IndexLabel(key)
 		}
@@ -67,6 +74,19 @@ func (f *freePools) ensureClass(name string) *class {
 	return entry
 }
 
+// add makes an empty pool for the class, which has none in the segment.
+func (d *content) add(class *class) *pool {
+	if len(d.pools) == 0 {
+		d.pools = d.inline[:0]
+	}
+	p := &d.inlinePool
+	if slices.ContainsFunc(d.pools, func(o classPool) bool { return o.pool == p }) {
+		p = &pool{}
+	}
+	d.pools = append(d.pools, classPool{class, p})
+	return p
+}
+
 // withdraw removes a volume from its pool.
 func (f *freePools) withdraw(v *volume) {
 	p := v.pool
@@ -80,10 +100,17 @@ func (f *freePools) withdraw(v *volume) {
 	if p.Len() > 0 {
 		return
 	}
-	data := &v.segment.Data
-	data.pools = slices.DeleteFunc(data.pools, func(o *pool) bool { return o == p })
-	delete(p.class.pools, v.segment)
-	f.dropUnusedClass(p.class)
+	class := f.class[v.Class]
+	v.segment.Data.drop(p)
+	delete(class.pools, v.segment)
+	f.dropUnusedClass(class)
+}
+
+func (d *content) drop(p *pool) {
+	d.pools = slices.DeleteFunc(d.pools, func(o classPool) bool { return o.pool == p })
+	if p == &d.inlinePool {
+		d.inlinePool = pool{}
+	}
 }
 
 // dropUnusedClass removes the entry if it has neither an object nor pools.

@@ -5,8 +5,8 @@
 # `make images` makes the same without a container engine; a test of hack/images compares the
 # two.
 ARG COMMAND=scheduler
-# The only external image, by digest: golang@sha256:... of the Go that go.mod asks for. Its
-# compiler and its certificates go into ours.
+# The only external image, by digest: golang@sha256:... of the Go that go.mod requires. Its
+# compiler and its certificates go into the images.
 ARG GO_IMAGE
 
 # Go compiles for every platform on the builder's own.

@@ -36,7 +36,7 @@ ARCHIVES ?= bin/images
 PLATFORMS ?= linux/$(shell go env GOARCH)
 
 # Packages below test/ that need no control plane.
-UNIT := ./test/deadline ./test/requirements $(addprefix ./test/perf/,figures page parts source)
+UNIT := ./test/await ./test/deadline ./test/requirements $(addprefix ./test/perf/,figures page parts source)
 
 # Commands are found, not listed: cmd/scheduler makes bin/stowage-scheduler, cmd/kubectl-x makes bin/kubectl-x.
 COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))

@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out="${1:-manifests/charts/stowage/files}"
 kustomize=$(hack/tools/install.sh sigs.k8s.io/kustomize/kustomize/v5)
 
-# What Helm restarts pods for it tells by an annotation, so ConfigMaps keep their plain names.
+# Helm restarts pods by a checksum annotation, so ConfigMaps keep their plain names.
 write() {
   {
     sed 's|^//|#|' hack/boilerplate.go.txt

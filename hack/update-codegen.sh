@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Writes the generated Go code of the API packages: deep copies, defaults and
-# conversions. Packages ask for it by the usual +k8s:...-gen tags in doc.go.
+# conversions. Packages request it by the usual +k8s:...-gen tags in doc.go.
 # With an argument, writes below that folder instead of the checkout (used by
 # verify-codegen.sh); it must hold a copy of go.mod, go.sum and pkg/.
 

@@ -21,7 +21,7 @@ type budget struct {
 // packages run at a time but for unit tests and benchmarks.
 var (
 	suites = []budget{
-		{"unit tests", []string{"pkg/...", "cmd/...", "hack/...", "test/deadline", "test/requirements", "test/perf/figures", "test/perf/page", "test/perf/parts", "test/perf/source"}, 120 * time.Second},
+		{"unit tests", []string{"pkg/...", "cmd/...", "hack/...", "test/await", "test/deadline", "test/requirements", "test/perf/figures", "test/perf/page", "test/perf/parts", "test/perf/source"}, 120 * time.Second},
 		{"test cluster", []string{"test/cluster/..."}, 60 * time.Second},
 		{"benchmarks", []string{"test/perf/..."}, 115 * time.Second},
 		{"scheduling", []string{"test/integration/scheduling", "test/integration/provisioning", "test/integration/fixture"}, 90 * time.Second},

@@ -63,20 +63,11 @@ type state struct {
 // read asks the API server, not a cache.
 func read(ctx context.Context, client kubernetes.Interface) (s state, err error) {
 	core := client.CoreV1()
-	nodes, err := core.Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return s, err
-	}
-	pods, err := core.Pods(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return s, err
-	}
-	claims, err := core.PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return s, err
-	}
-	volumes, err := core.PersistentVolumes().List(ctx, metav1.ListOptions{})
-	if err != nil {
+	nodes, nodesErr := core.Nodes().List(ctx, metav1.ListOptions{})
+	pods, podsErr := core.Pods(namespace).List(ctx, metav1.ListOptions{})
+	claims, claimsErr := core.PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
+	volumes, volumesErr := core.PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err := errors.Join(nodesErr, podsErr, claimsErr, volumesErr); err != nil {
 		return s, err
 	}
 	return state{byName(nodes.Items), byName(pods.Items), byName(claims.Items), byName(volumes.Items)}, nil

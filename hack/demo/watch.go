@@ -5,16 +5,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/deadline"
 )
@@ -25,14 +24,13 @@ const namespace = "default"
 // waitTimeout is the deadline of each wait; what is waited for takes a fraction of a second.
 var waitTimeout = deadline.Wait() / 2
 
-// watch observes the demo's objects. One goroutine at a time may wait.
+// watch observes the demo's objects.
 type watch struct {
 	pods     corelisters.PodNamespaceLister
 	claims   corelisters.PersistentVolumeClaimNamespaceLister
 	volumes  corelisters.PersistentVolumeLister
-	changed  chan struct{} // holds a signal after any change
-	failed   <-chan error  // a component has ended
-	shutdown func()        // waits for the informers after running has ended
+	changes  await.Changes
+	shutdown func() // waits for the informers after running has ended
 }
 
 // newWatch returns when the informers have synced; ctx limits that. The informers end with running.
@@ -43,22 +41,12 @@ func newWatch(ctx, running context.Context, c *cluster.Cluster) (*watch, error) 
 		pods:     core.Pods().Lister().Pods(namespace),
 		claims:   core.PersistentVolumeClaims().Lister().PersistentVolumeClaims(namespace),
 		volumes:  core.PersistentVolumes().Lister(),
-		changed:  make(chan struct{}, 1),
-		failed:   c.Failed(),
 		shutdown: factory.Shutdown,
-	}
-	signal := func(any) {
-		select {
-		case w.changed <- struct{}{}:
-		default: // one signal stands for any number of changes
-		}
 	}
 	for _, informer := range []cache.SharedIndexInformer{
 		core.Pods().Informer(), core.PersistentVolumeClaims().Informer(), core.PersistentVolumes().Informer(),
 	} {
-		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: signal, UpdateFunc: func(_, now any) { signal(now) }, DeleteFunc: signal,
-		}); err != nil {
+		if _, err := informer.AddEventHandler(w.changes.Handler()); err != nil {
 			return nil, err
 		}
 	}
@@ -74,23 +62,12 @@ func newWatch(ctx, running context.Context, c *cluster.Cluster) (*watch, error) 
 // until waits until missing, which is called after each change, returns an empty string. What it
 // returned last is part of the error of a timeout.
 func (w *watch) until(ctx context.Context, what string, missing func() string) error {
-	timeout := time.NewTimer(waitTimeout)
-	defer timeout.Stop()
-	for {
-		last := missing()
-		if last == "" {
-			return nil
-		}
-		select {
-		case <-w.changed:
-		case err := <-w.failed:
-			return err
-		case <-ctx.Done():
-			return errors.New("interrupted")
-		case <-timeout.C:
-			return fmt.Errorf("%s: not within %s: %s", what, waitTimeout, last)
-		}
+	last := ""
+	err := w.changes.Wait(ctx, waitTimeout, what, func() bool { last = missing(); return last == "" })
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, last)
 	}
+	return nil
 }
 
 // available waits until the PV controller has made the volume Available.

@@ -31,7 +31,7 @@ func TestMap(t *testing.T) {
 	for name := range all {
 		switch far, reached := distance[name]; {
 		case !reached:
-			t.Errorf("no way leads from %s to %s", top, name)
+			t.Errorf("no links lead from %s to %s", top, name)
 		case far > 1 && filepath.Dir(name) == filepath.Dir(top):
 			t.Errorf("%s does not lead to %s", top, name)
 		}
@@ -95,8 +95,8 @@ func TestCompatibility(t *testing.T) {
 			t.Errorf("docs/compatibility.md has no row %q, as Chart.yaml says", row)
 		}
 	}
-	if found := regexp.MustCompile(`(?m)^go (\S+)`).FindStringSubmatch(read(t, "go.mod")); found == nil || !strings.Contains(page, "asks for "+found[1]) {
-		t.Errorf("docs/compatibility.md does not say that go.mod asks for Go %q", found)
+	if found := regexp.MustCompile(`(?m)^go (\S+)`).FindStringSubmatch(read(t, "go.mod")); found == nil || !strings.Contains(page, "requires "+found[1]) {
+		t.Errorf("docs/compatibility.md does not state that go.mod requires Go %q", found)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestMemoryFigures(t *testing.T) {
 	} {
 		comment := figures.FindStringSubmatch(read(t, manifest))
 		if comment == nil {
-			t.Errorf("%s does not say what was measured, and on which page that is", manifest)
+			t.Errorf("%s does not state what was measured, and on which page that is", manifest)
 			continue
 		}
 		measured := map[string]bool{}

@@ -18,9 +18,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// patience limits each wait for containerd. It is not a multiple of test/deadline, which is
+// containerdTimeout limits each wait for containerd. It is not a multiple of test/deadline, which is
 // in another module, but long enough for a slow machine.
-const patience = 8 * time.Minute
+const containerdTimeout = 8 * time.Minute
 
 // TestContainerdImports: a real containerd takes archives as they are, under the name that
 // manifests have, and with the digest that was printed.
@@ -92,7 +92,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"
 
 	return func(t *testing.T, args ...string) string {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), containerdTimeout)
 		defer cancel()
 		out, err := exec.CommandContext(ctx, client, append([]string{"--address", socket}, args...)...).CombinedOutput()
 		if err != nil {
@@ -130,9 +130,9 @@ func startContainerd(t *testing.T, daemon, config, folder string) {
 	case <-up:
 	case logged := <-ended:
 		t.Fatalf("containerd ended: %v\n%s", command.Wait(), strings.Join(logged, "\n"))
-	case <-time.After(patience):
+	case <-time.After(containerdTimeout):
 		_ = command.Process.Kill()
-		t.Fatalf("containerd is not up after %v:\n%s", patience, strings.Join(<-ended, "\n"))
+		t.Fatalf("containerd is not up after %v:\n%s", containerdTimeout, strings.Join(<-ended, "\n"))
 	}
 	t.Cleanup(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)

@@ -19,10 +19,19 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
 func main() {
@@ -89,4 +98,119 @@ func (o options) platformNames() string {
 		names = append(names, p.String())
 	}
 	return strings.Join(names, ",")
+}
+
+// repository is the prefix of the images' names in manifests: a name, not a registry.
+const repository = "stowage.dev"
+
+// options are the arguments of a command.
+type options struct {
+	names     []string // of images and binaries, stowage-scheduler
+	platforms []v1.Platform
+	bin       string // folder with a folder of binaries for each platform, linux-amd64
+	out       string // folder to write to
+	tag       string
+	base      string // reference of the base of images that do not run as root; empty: baseFiles
+	push      string // registry and prefix; empty: not pushed
+
+	version  string // of the product
+	revision string // commit; empty if unknown
+	created  time.Time
+}
+
+// binaryName is valid as the name of a file and of a repository.
+var binaryName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// parse reads and checks the arguments of a command.
+func parse(command string, args []string) (options, error) {
+	var o options
+	var platforms, created string
+	flags := flag.NewFlagSet("images "+command, flag.ContinueOnError)
+	flags.StringVar(&platforms, "platforms", "linux/amd64", "platforms, separated by commas; several make an index")
+	flags.StringVar(&o.bin, "bin", "bin", "folder of binaries: stowage-scheduler for linux/amd64 is linux-amd64/stowage-scheduler in it")
+	flags.StringVar(&o.version, "version", "unknown", "version of the product")
+	flags.StringVar(&created, "created", "0", "time of all files, in seconds since 1970 (SOURCE_DATE_EPOCH)")
+	if command == "write" {
+		flags.StringVar(&o.out, "out", "bin/images", "folder of archives")
+		flags.StringVar(&o.tag, "tag", "dev", "tag of the images")
+		flags.StringVar(&o.base, "base", "", "image to add the binary to, unless it runs as root (default: no image)")
+		flags.StringVar(&o.push, "push", "", "registry and prefix to push to, registry.example/team")
+		flags.StringVar(&o.revision, "revision", "", "commit that the binaries were built from")
+	} else {
+		flags.StringVar(&o.out, "out", "bin/sbom", "folder of documents")
+	}
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.names = flags.Args()
+	seconds, err := strconv.ParseInt(created, 10, 64)
+	if err != nil || seconds < 0 {
+		return o, fmt.Errorf("-created=%s: must be a whole number of seconds since 1970", created)
+	}
+	o.created = time.Unix(seconds, 0).UTC()
+	if o.platforms, err = parsePlatforms(platforms); err != nil {
+		return o, err
+	}
+	if err := o.checkNames(); err != nil || command != "write" {
+		return o, err
+	}
+	return o, o.checkReferences()
+}
+
+// checkNames returns an error for a name that an image cannot have.
+func (o options) checkNames() error {
+	if len(o.names) == 0 {
+		return errors.New("name the images to make, such as stowage-scheduler")
+	}
+	for _, n := range o.names {
+		if !binaryName.MatchString(n) {
+			return fmt.Errorf("image %q: a name has small letters, digits and single dashes", n)
+		}
+	}
+	return nil
+}
+
+// checkReferences returns an error for a base, tag or registry that is not valid.
+func (o options) checkReferences() error {
+	if o.base != "" {
+		if _, err := name.ParseReference(o.base); err != nil {
+			return fmt.Errorf("-base=%s: must be a reference of an image: %w", o.base, err)
+		}
+	}
+	if _, err := name.NewTag(repository+"/x:"+o.tag, name.StrictValidation); err != nil {
+		return fmt.Errorf("-tag=%s: must be a tag of an image: %w", o.tag, err)
+	}
+	if o.push != "" {
+		_, err := name.NewRepository(o.push+"/x", name.StrictValidation)
+		if err == nil && strings.Contains(o.push, "://") {
+			err = errors.New("no scheme is allowed")
+		}
+		if err != nil {
+			return fmt.Errorf("-push=%s: must be a registry and a prefix, registry.example/team: %w", o.push, err)
+		}
+	}
+	return nil
+}
+
+// parsePlatforms parses a list such as linux/amd64,linux/arm64.
+func parsePlatforms(list string) ([]v1.Platform, error) {
+	var platforms []v1.Platform
+	for text := range strings.SplitSeq(list, ",") {
+		os, arch, _ := strings.Cut(text, "/")
+		if _, known := machines[arch]; os != "linux" || !known {
+			return nil, fmt.Errorf("-platforms=%s: %q is not one of linux/{%s}",
+				list, text, strings.Join(slices.Sorted(maps.Keys(machines)), ","))
+		}
+		p := v1.Platform{OS: os, Architecture: arch}
+		if slices.ContainsFunc(platforms, p.Equals) {
+			return nil, fmt.Errorf("-platforms=%s: %s is named twice", list, text)
+		}
+		platforms = append(platforms, p)
+	}
+	return platforms, nil
+}
+
+// binary is where the binary of an image is.
+func (o options) binary(name string, p v1.Platform) string {
+	return filepath.Join(o.bin, p.OS+"-"+p.Architecture, name)
 }

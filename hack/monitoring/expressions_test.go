@@ -123,7 +123,7 @@ func TestAlertsKnowTheirMetrics(t *testing.T) {
 	}
 }
 
-// dashboard is what is looked at of Grafana's.
+// dashboard has the checked fields of Grafana's.
 type dashboard struct {
 	Title      string `json:"title"`
 	UID        string `json:"uid"`
@@ -152,7 +152,7 @@ var (
 	forParser = strings.NewReplacer("[$__rate_interval]", "[5m]", `"$node"`, `".*"`, `"$class"`, `".*"`)
 )
 
-// TestDashboard: it parses, its variables and panels ask for what is served, no panel
+// TestDashboard: it parses, its variables and panels query existing metrics, no panel
 // covers another, and legends name labels that are left.
 func TestDashboard(t *testing.T) {
 	var board dashboard
@@ -188,7 +188,7 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 		if panel.Type != "row" && len(panel.Targets) == 0 {
-			t.Errorf("panel %q asks for nothing", panel.Title)
+			t.Errorf("panel %q has no query", panel.Title)
 		}
 		for _, target := range panel.Targets {
 			where := "panel " + panel.Title + " " + target.RefID

@@ -60,6 +60,7 @@ func TestCheck(t *testing.T) {
 		"within a word":      {"somebodyElse, graveyard\n", nil},
 		"a line":             {"a\nThe volume is made anew.\n", []string{`f.go:2: "anew": write again`}},
 		"on two lines":       {"// The claim is given\n// back.\n", []string{`f.go:1: "given\n// back": write release, return, undo`}},
+		"several words":      {"The disk has not\n\t// been looked\n\t// at.\n", []string{`f.go:2: "looked\n\t// at": write inspected, read, evaluated`}},
 		"capital letters":    {"Somebody\n", []string{`f.go:1: "Somebody": write name who acts, or use the passive`}},
 		"twice, and another": {"shelf anew\nshelf\n", []string{`f.go:1: "anew": write again`, `f.go:1: "shelf": write pool`, `f.go:2: "shelf": write pool`}},
 	} {

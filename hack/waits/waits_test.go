@@ -22,7 +22,7 @@ func TestCheck(t *testing.T) {
 		want   []string
 	}{
 		"a duration that is written down": {"ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)", []string{"a.go:4: the wait of context.WithTimeout" + end}},
-		"a constant of the package":       {"<-time.After(2 * patience)", []string{"a.go:4: the wait of time.After" + end}},
+		"a constant of the package":       {"<-time.After(2 * limit)", []string{"a.go:4: the wait of time.After" + end}},
 		"a constant of the function":      {"const most = time.Minute; <-time.After(most)", []string{"a.go:4: the wait of time.After" + end}},
 		"a poll":                          {"err := wait.PollUntilContextTimeout(ctx, time.Second, time.Minute, true, f)", []string{"a.go:4: the wait of wait.PollUntilContextTimeout" + end}},
 		"a file":                          {"f.SetReadDeadline(time.Now().Add(time.Minute))", []string{"a.go:4: the wait of f.SetReadDeadline" + end}},
@@ -40,7 +40,7 @@ func TestCheck(t *testing.T) {
 			source := "package a\n\nfunc f() {\n" + test.source + "\n}\n"
 			got, err := Check([]File{
 				{"a.go", []byte(source)},
-				{"b.go", []byte("package a\n\nconst patience = 60 * time.Second\n\nvar long = 5 * deadline.Wait()\n")},
+				{"b.go", []byte("package a\n\nconst limit = 60 * time.Second\n\nvar long = 5 * deadline.Wait()\n")},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -129,7 +129,7 @@ func TestOneLeads(t *testing.T) {
 		}
 		first.stop()
 		if err := <-first.ended; err != nil || !is(first.stopped) || l.holder() == "first" {
-			t.Errorf("error %v after an end that was asked for, work ended is %t, the lease is held by %q", err, is(first.stopped), l.holder())
+			t.Errorf("error %v after a requested end, work ended is %t, the lease is held by %q", err, is(first.stopped), l.holder())
 		}
 		given := time.Now()
 		<-second.works

@@ -115,7 +115,7 @@ func selfSigned() (tls.Certificate, error) {
 	}
 	made, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("use the certificate just made: %w", err)
+		return tls.Certificate{}, fmt.Errorf("load the generated certificate: %w", err)
 	}
 	return made, nil
 }

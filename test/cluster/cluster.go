@@ -129,7 +129,7 @@ func (c *Cluster) setup() (err error) {
 	if err := c.loadEtcd(); err != nil {
 		return err
 	}
-	if c.apiPort, err = c.reservePortOf(c.address); err != nil {
+	if c.apiPort, err = c.reservePort(c.address); err != nil {
 		return err
 	}
 	if c.admin, err = c.identity(adminUser, adminGroup); err != nil {
@@ -156,7 +156,7 @@ func (c *Cluster) makeComponents() error {
 			env: stockEnv(c.config.APIServer.Env), port: c.apiPort,
 		})
 	}}
-	port, err := c.reservePort()
+	port, err := c.reservePort(loopback)
 	if err != nil {
 		return err
 	}

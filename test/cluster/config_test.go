@@ -221,7 +221,7 @@ func TestFolderTooDeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := newFolder(deep); err == nil || !strings.Contains(err.Error(), "use a shorter Dir") {
-		t.Errorf("error %v, want one that asks for a shorter Dir", err)
+		t.Errorf("error %v, want one that requests a shorter Dir", err)
 	}
 	if left, err := os.ReadDir(deep); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)

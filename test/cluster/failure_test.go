@@ -100,7 +100,7 @@ func hangScheduler(ctx context.Context, t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	if err := p.WaitHealthy(ctx); err != nil {
-		t.Errorf("after it went on: %v", err)
+		t.Errorf("after it continued: %v", err)
 	}
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

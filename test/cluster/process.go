@@ -58,6 +58,9 @@ func (p *Process) Kubeconfig() string { return p.kubeconfig }
 // LogFile is the path of the process's output. Restarts append to it.
 func (p *Process) LogFile() string { return p.logFile }
 
+// LogTail is the end of the process's output, as the last part of an error message.
+func (p *Process) LogTail() string { return tailMessage(p.logFile) }
+
 // Err waits for the process's end and returns how it ended, with the last lines of
 // its log; nil after Stop and Kill.
 func (p *Process) Err() error {
@@ -65,7 +68,7 @@ func (p *Process) Err() error {
 	if p.expected.Load() {
 		return nil
 	}
-	return fmt.Errorf("%s ended: %s%s", p.name, exit, tailMessage(p.logFile))
+	return fmt.Errorf("%s ended: %s%s", p.name, exit, p.LogTail())
 }
 
 // Signal sends a signal, such as SIGSTOP and SIGCONT to pause the process. A signal that may
@@ -104,21 +107,17 @@ func (p *Process) Stop(ctx context.Context) error {
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	grace := time.NewTimer(stopGrace)
-	defer grace.Stop()
-	var why error
+	ctx, cancel := context.WithTimeoutCause(ctx, stopGrace, fmt.Errorf("not within %s", stopGrace))
+	defer cancel()
 	select {
 	case <-p.Done():
 		return nil
-	case <-grace.C:
-		why = fmt.Errorf("not within %s", stopGrace)
 	case <-ctx.Done():
-		why = ctx.Err()
 	}
 	if err := p.Kill(); err != nil {
 		return err
 	}
-	return fmt.Errorf("%s did not end on SIGTERM and was killed: %w%s", p.name, why, tailMessage(p.logFile))
+	return fmt.Errorf("%s did not end on SIGTERM and was killed: %w%s", p.name, context.Cause(ctx), p.LogTail())
 }
 
 // WaitHealthy waits until the component is ready: /readyz, or /healthz where that is the only
@@ -142,7 +141,7 @@ func (p *Process) WaitHealthy(ctx context.Context) error {
 			return p.ended()
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("wait until %s is healthy: %w; last response: %w%s", p.name, ctx.Err(), last, tailMessage(p.logFile))
+			return fmt.Errorf("wait until %s is healthy: %w; last response: %w%s", p.name, ctx.Err(), last, p.LogTail())
 		case <-timer.C:
 		}
 	}
@@ -213,4 +212,97 @@ func (e endpoint) get(ctx context.Context, path string) ([]byte, error) {
 		err = fmt.Errorf("%s: %s", resp.Status, body)
 	}
 	return body, err
+}
+
+// Component is a part of the cluster that tests stop and restart. Safe
+// for concurrent use; calls on one component are serialized.
+type Component struct {
+	name  string
+	start func() (*Process, error)
+
+	mu      sync.Mutex
+	process *Process // nil before the first start
+}
+
+// Name of the component, such as "kube-apiserver".
+func (m *Component) Name() string { return m.name }
+
+// Process is the component's latest run, nil if it was never started.
+func (m *Component) Process() *Process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.process
+}
+
+// Start runs the component, with the flags and the port it had before, and
+// waits until it is healthy or ctx is done. It is an error if it runs already.
+func (m *Component) Start(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.runningLocked() {
+		return fmt.Errorf("start %s: it is running already", m.name)
+	}
+	p, err := m.start()
+	if err != nil {
+		return err
+	}
+	m.process = p
+	return p.WaitHealthy(ctx)
+}
+
+// Expect marks the end of the component's process, if there is one, as expected; see
+// Process.Expect.
+func (m *Component) Expect() {
+	if p := m.Process(); p != nil {
+		p.Expect()
+	}
+}
+
+// Stop terminates the component and waits for its end; see Process.Stop.
+// Stopping a component that does not run does nothing.
+func (m *Component) Stop(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.runningLocked() {
+		return nil
+	}
+	return m.process.Stop(ctx)
+}
+
+// Kill ends the component as a crash would and waits for its end. Killing
+// a component that does not run does nothing.
+func (m *Component) Kill() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.runningLocked() {
+		return nil
+	}
+	return m.process.Kill()
+}
+
+// Restart kills the component and starts it again.
+func (m *Component) Restart(ctx context.Context) error {
+	if err := m.Kill(); err != nil {
+		return err
+	}
+	return m.Start(ctx)
+}
+
+// Running reports whether the component has a process.
+func (m *Component) Running() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.runningLocked()
+}
+
+func (m *Component) runningLocked() bool {
+	if m.process == nil {
+		return false
+	}
+	select {
+	case <-m.process.Done():
+		return false
+	default:
+		return true
+	}
 }

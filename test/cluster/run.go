@@ -7,8 +7,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"slices"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/test/cluster/internal/supervise"
 )
@@ -66,10 +72,8 @@ func (c *Cluster) watch(p *Process) {
 	}
 }
 
-// reservePort reserves a port of 127.0.0.1 until the cluster ends.
-func (c *Cluster) reservePort() (*reservedPort, error) { return c.reservePortOf(loopback) }
-
-func (c *Cluster) reservePortOf(address string) (*reservedPort, error) {
+// reservePort reserves a port of an address until the cluster ends.
+func (c *Cluster) reservePort(address string) (*reservedPort, error) {
 	p, err := reservePort(address)
 	if err != nil {
 		return nil, err
@@ -105,9 +109,10 @@ type ProcessOptions struct {
 	Args   []string
 	// Env is added to a small part of the caller's environment, as NAME=value.
 	Env []string
-	// HealthURL is https:// and a host and port whose /healthz shows an administrator that the
-	// process works; empty: the process counts as healthy once it runs.
-	HealthURL string
+	// HealthURL is http:// or https:// and a host and port whose HealthPath shows an administrator
+	// that the process works; empty: the process counts as healthy once it runs.
+	HealthURL  string
+	HealthPath string // empty: /healthz
 	// Namespaces are flags of Linux's clone(2): the process gets new namespaces of
 	// these kinds. The end of the first process of a PID namespace is the end of
 	// all in it.
@@ -121,7 +126,7 @@ type ProcessOptions struct {
 func (c *Cluster) StartProcess(o ProcessOptions) (*Process, error) {
 	r := run{
 		name: fileName(o.Name), binary: o.Binary, args: o.Args, env: stockEnv(o.Env),
-		healthPath: "/healthz", namespaces: o.Namespaces, beside: o.Beside,
+		healthPath: cmp.Or(o.HealthPath, "/healthz"), namespaces: o.Namespaces, beside: o.Beside,
 	}
 	if o.HealthURL != "" {
 		r.base = endpoint{client: c.http, url: o.HealthURL}
@@ -149,4 +154,67 @@ func (c *Cluster) SupervisorPID() int { return c.supervisor.PID() }
 // the cluster's.
 func (c *Cluster) StartCommand(name, binary string, args, env []string) (*Process, error) {
 	return c.run(run{name: c.numbered(name), binary: binary, args: args, env: append(os.Environ(), env...)})
+}
+
+// loopback is where all but some API servers listen.
+const loopback = "127.0.0.1"
+
+// reservedPort is a TCP port of an address of this machine that belongs to one component for as
+// long as the reservation lasts, however often the component restarts.
+//
+// The reservation is a socket bound to the port that never listens, so it accepts no
+// connections. It sets SO_REUSEPORT: only sockets that set it too can bind the port, and the
+// kernel never assigns a shared port to a process that binds any free one.
+type reservedPort struct {
+	fd      int
+	address string // IPv4
+	number  int
+}
+
+func reservePort(address string) (*reservedPort, error) {
+	syscall.ForkLock.RLock() // no child may inherit the socket
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, fmt.Errorf("reserve a port: %w", err)
+	}
+	p := &reservedPort{fd: fd, address: address}
+	if err := p.bind(); err != nil {
+		p.release()
+		return nil, fmt.Errorf("reserve a port: %w", err)
+	}
+	return p, nil
+}
+
+func (p *reservedPort) bind() error {
+	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+		return err
+	}
+	ip, err := netip.ParseAddr(p.address)
+	if err != nil {
+		return err
+	}
+	if err := unix.Bind(p.fd, &unix.SockaddrInet4{Addr: ip.As4()}); err != nil {
+		return err
+	}
+	name, err := unix.Getsockname(p.fd)
+	if err != nil {
+		return err
+	}
+	addr, ok := name.(*unix.SockaddrInet4)
+	if !ok {
+		return fmt.Errorf("unexpected socket address %T", name)
+	}
+	p.number = addr.Port
+	return nil
+}
+
+func (p *reservedPort) release() { _ = unix.Close(p.fd) }
+
+// url of the HTTPS server on the port.
+func (p *reservedPort) url() string {
+	return "https://" + net.JoinHostPort(p.address, strconv.Itoa(p.number))
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
 	"sigs.k8s.io/yaml"
 )
@@ -36,8 +35,6 @@ type SchedulerOptions struct {
 	LeaderElect bool
 	// ExtraArgs are added last, so they win over the package's own flags.
 	ExtraArgs []string
-	// Env is added to the caller's environment, as NAME=value.
-	Env []string
 }
 
 // StartScheduler runs a scheduler on its own port, without waiting until it works: call
@@ -57,7 +54,7 @@ func (c *Cluster) StartScheduler(o SchedulerOptions) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := c.reservePort()
+	port, err := c.reservePort(loopback)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +70,7 @@ func (c *Cluster) StartScheduler(o SchedulerOptions) (*Process, error) {
 	}
 	return c.run(run{
 		name: name, binary: o.Binary, args: append(args, o.ExtraArgs...),
-		env: slices.Concat(os.Environ(), o.Env), port: port, kubeconfig: id.kubeconfig,
+		env: os.Environ(), port: port, kubeconfig: id.kubeconfig,
 	})
 }
 

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package e2e
 
 import (
@@ -50,8 +48,8 @@ func TestAdvisoryCountsCapacity(t *testing.T) {
 	e.Create(storageClass)
 	capacities := e.Client.StorageV1().CSIStorageCapacities(e.Namespace)
 	for _, node := range []string{"one", "two"} {
-		room := builders.MakeCapacity(node, class).Namespace(e.Namespace).Hostname(node).Capacity("100Mi").Obj()
-		_, err := capacities.Create(e.Context, room, metav1.CreateOptions{})
+		object := builders.MakeCapacity(node, class).Namespace(e.Namespace).Hostname(node).Capacity("100Mi").Obj()
+		_, err := capacities.Create(e.Context, object, metav1.CreateOptions{})
 		e.Do(err)
 	}
 
@@ -64,16 +62,16 @@ func TestAdvisoryCountsCapacity(t *testing.T) {
 	e.Create(e.Shell("both", script, "left", "right"))
 	refused(e, "both", "2 node(s) did not have enough free storage")
 
-	room, err := capacities.Get(e.Context, "two", metav1.GetOptions{})
+	two, err := capacities.Get(e.Context, "two", metav1.GetOptions{})
 	e.Do(err)
-	room.Capacity = new(resource.MustParse("200Mi"))
+	two.Capacity = new(resource.MustParse("200Mi"))
 	grown := time.Now()
-	_, err = capacities.Update(e.Context, room, metav1.UpdateOptions{})
+	_, err = capacities.Update(e.Context, two, metav1.UpdateOptions{})
 	e.Do(err)
 	for _, name := range []string{"left", "right"} {
 		provision(e, name)
 	}
-	t.Logf("the pod had a node %s after node two had room for both claims", time.Since(grown).Round(time.Second))
+	t.Logf("the pod had a node %s after node two had capacity for both claims", time.Since(grown).Round(time.Second))
 	if got, node := finished(e, "both"); got != "left\nright\n" || node != "two" {
 		t.Errorf("the pod on node %s reads %q, want both words, on two, which has capacity for both", node, got)
 	}

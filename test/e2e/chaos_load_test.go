@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package e2e
 
 import (

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package e2e
 
 import (
@@ -41,7 +39,7 @@ var chaosNodes = []string{"one", "two", "three"}
 
 // chaosDisks are those of each node: kubelet formats the block devices.
 var chaosDisks = []realnode.Disk{
-	{Kind: realnode.Ext4, Path: chaosFolder + "/file-system", Size: 64 << 20}, // room for as many files as check makes
+	{Kind: realnode.Ext4, Path: chaosFolder + "/file-system", Size: 64 << 20}, // enough for the files that check makes
 	{Kind: realnode.Ext4, Path: chaosFolder + "/other", Size: 64 << 20},
 	{Kind: realnode.Tmpfs, Path: chaosFolder + "/memory", Size: 16 << 20},
 	{Kind: realnode.Block, Path: chaosFolder + "/device", Size: 64 << 20},

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package e2e
 
 import (
@@ -16,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/e2e/frame"
 	"stowage.dev/stowage/test/e2e/install"
@@ -127,7 +126,7 @@ func TestWithoutFence(t *testing.T) {
 // waitLink waits until the report of a node shows the state of a volume's link.
 func waitLink(e *frame.Env, node, volume, link string) {
 	e.T.Helper()
-	reports, err := provisioners.NewReports(e.Cluster.RESTConfig())
+	reports, err := diskreports.NewClient(e.Cluster.RESTConfig())
 	e.Do(err)
 	_, err = provisioners.WaitReport(e.Context, reports, stowage.PageName(node, 1), func(r *stowage.LocalDiskReport) bool {
 		return slices.ContainsFunc(r.Status.Entries, func(entry stowage.Entry) bool { return entry.Volume == volume && entry.Link == link })

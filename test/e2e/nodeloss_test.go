@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package e2e
 
 import (
@@ -20,6 +18,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/e2e/frame"
@@ -199,7 +198,7 @@ func (l *lost) reinstall() (put func()) {
 func (l *lost) acceptDisk() {
 	l.e.T.Helper()
 	name, former, _ := strings.Cut(l.volume.Annotations[wellknown.DiskIdentityAnnotation], "@")
-	reports, err := provisioners.NewReports(l.e.Cluster.RESTConfig())
+	reports, err := diskreports.NewClient(l.e.Cluster.RESTConfig())
 	l.e.Do(err)
 	var identity string
 	_, err = provisioners.WaitReport(l.e.Context, reports, stowage.PageName(l.node.Name, 1), func(r *stowage.LocalDiskReport) bool {

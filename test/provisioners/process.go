@@ -8,23 +8,32 @@ package provisioners
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/deadline"
 )
 
 // Namespace of the provisioners and their parameters.
@@ -177,11 +186,6 @@ func (p Process) Login(ctx context.Context) (pod string, err error) {
 	return bound.Name, p.Cluster.WritePodKubeconfig(ctx, bound, p.path("kubeconfig"))
 }
 
-// NewReports makes a client of what provisioners report.
-func NewReports(config *rest.Config) (*diskreports.Client, error) {
-	return diskreports.NewClient(config)
-}
-
 // WaitReport waits until is accepts the first page of a node's report, and returns it.
 // If ctx ends before, it returns the last page seen, which may be nil, and an error.
 func WaitReport(ctx context.Context, reports *diskreports.Client, node string, is func(*stowage.LocalDiskReport) bool) (*stowage.LocalDiskReport, error) {
@@ -202,4 +206,83 @@ func WaitReport(ctx context.Context, reports *diskreports.Client, node string, i
 		}
 	}
 	return last, fmt.Errorf("wait for LocalDiskReport %s: %w", node, context.Cause(ctx))
+}
+
+const (
+	// probe is the name of a node, and of a class, that do not exist.
+	probe = "policy-probe"
+)
+
+// waitPolicies returns when the API server limits provisioners to the volumes and reports of their
+// own node, and to the classes that they may publish. It applies policies some time after
+// they are created, and sends no event when it does.
+func waitPolicies(ctx context.Context, c *cluster.Cluster) error {
+	config := rest.CopyConfig(c.RESTConfig())
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + Namespace + ":" + account,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + Namespace, "system:authenticated"},
+		Extra:    map[string][]string{"authentication.kubernetes.io/node-name": {probe}},
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	reports, err := diskreports.NewClient(config)
+	if err != nil {
+		return err
+	}
+	ofNoClass, problem := localpv.Volume(Request(probe, probe, probe, "fs:"+probe+":/"))
+	if problem != nil {
+		return problem
+	}
+	unlabelled := ofNoClass.DeepCopy()
+	delete(unlabelled.Labels, wellknown.NodeLabel)
+	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	create := func(volume *corev1.PersistentVolume) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := client.CoreV1().PersistentVolumes().Create(ctx, volume, dryRun)
+			return err
+		}
+	}
+	for policy, ask := range map[string]func(context.Context) error{
+		"volumes":   create(unlabelled),
+		"placement": create(ofNoClass),
+		"reports": func(ctx context.Context) error {
+			_, err := reports.Create(ctx, &stowage.LocalDiskReport{
+				ObjectMeta: metav1.ObjectMeta{Name: "another"}, Spec: stowage.LocalDiskReportSpec{NodeName: "another", Page: 1},
+			}, dryRun)
+			return err
+		},
+	} {
+		if err := waitRefused(ctx, "stowage-provisioner-"+policy, ask); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitRefused sends a request that a policy forbids until it is refused.
+func waitRefused(ctx context.Context, policy string, ask func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, deadline.Wait(), true, func(ctx context.Context) (bool, error) { //nolint:forbidigo // no object shows it
+		last = ask(ctx)
+		return last != nil && strings.Contains(last.Error(), "ValidatingAdmissionPolicy '"+policy+"'"), nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until policy %s is in force: %w", policy, errors.Join(err, last))
+	}
+	return nil
+}
+
+// Request is a provisioner's request for the volume of a mounted disk of 100 GiB. No disk is needed.
+func Request(node, class, name, identity string) localpv.Request {
+	return localpv.Request{
+		Node:  localpv.Node{Name: node, Hostname: node},
+		Class: &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}}, Generation: localpv.FirstGeneration,
+		Disk: disk.Fact{
+			Key: disk.Key{Class: class, Name: name}, HostPath: "/mnt/" + class + "/" + name, Kind: disk.Mount,
+			Identity: disk.Identity(identity), Bytes: 100 << 30,
+		},
+		Offer: localpv.Offer{Mode: disk.Filesystem},
+	}
 }

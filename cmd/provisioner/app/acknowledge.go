@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/localdisk/migrate"
 )
 
@@ -27,7 +26,6 @@ command lists the disks and changes nothing.`
 
 // acknowledgeOptions are the flags of acknowledge.
 type acknowledgeOptions struct {
-	api             apiFlags
 	node            string
 	reasons         []string
 	confirm, dryRun bool
@@ -35,33 +33,14 @@ type acknowledgeOptions struct {
 
 func newAcknowledgeCommand() *cobra.Command {
 	o := &acknowledgeOptions{}
-	cmd := &cobra.Command{
-		Use:   "acknowledge --node NAME [--reason REASON ...] [--confirm]",
-		Short: "Publish disks of a node with the data of volumes that are gone",
-		Long:  acknowledgeDescription,
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := o.api.client()
-			if err != nil {
-				return err
-			}
-			reports, err := diskreports.NewClient(config)
-			if err != nil {
-				return err
-			}
-			return o.run(cmd, reports)
-		},
-	}
+	cmd := newTool("acknowledge --node NAME [--reason REASON ...] [--confirm]", "Publish disks of a node with the data of volumes that are gone", acknowledgeDescription, reports, o.run)
 	flags := cmd.Flags()
-	o.api.add(flags, toolQPS, toolBurst)
 	flags.StringVar(&o.node, "node", "", "the node whose disks are acknowledged")
 	flags.StringSliceVar(&o.reasons, "reason", nil, "only disks with this reason in the node's LocalDiskReport; may be given more than once")
 	flags.BoolVar(&o.confirm, "confirm", false, "acknowledge; without it, list only")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "list only, which is the default")
 	cmd.MarkFlagsMutuallyExclusive("confirm", "dry-run")
-	if err := cmd.MarkFlagRequired("node"); err != nil {
-		panic(err) // the flag exists
-	}
+	_ = cmd.MarkFlagRequired("node") // fails for unknown flags only
 	return cmd
 }
 

@@ -36,7 +36,7 @@ type adoptOptions struct {
 
 func newAdoptCommand() *cobra.Command {
 	o := &adoptOptions{}
-	cmd := newTool("adopt --config FILE [--node NAME ...] [--confirm]", "Take over the volumes of sig-storage-local-static-provisioner", adoptDescription, o.run)
+	cmd := newTool("adopt --config FILE [--node NAME ...] [--confirm]", "Take over the volumes of sig-storage-local-static-provisioner", adoptDescription, clientset, o.run)
 	flags := cmd.Flags()
 	flags.StringVar(&o.config, "config", "", "the provisioner's configuration: a ConfigMap in a file, or a folder with a file for each key")
 	flags.StringSliceVar(&o.nodes, "node", nil, "adopt the volumes of this node only; may be given more than once")
@@ -92,7 +92,7 @@ func (o *adoptOptions) run(cmd *cobra.Command, client kubernetes.Interface) erro
 		return err
 	}
 	if left > 0 {
-		return fmt.Errorf("%d volumes of the former provisioner were left alone: resolve the reasons in the table, then run this again", left)
+		return fmt.Errorf("%d volumes of the former provisioner were not adopted: resolve the reasons in the table, then run this again", left)
 	}
 	return nil
 }

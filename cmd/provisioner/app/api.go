@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
+	"stowage.dev/stowage/pkg/localdisk/migrate"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/server/command"
 )
@@ -48,14 +50,14 @@ func (f *apiFlags) client() (*rest.Config, error) {
 }
 
 // newTool returns a command without arguments that calls run with a client of the API server.
-func newTool(use, short, long string, run func(*cobra.Command, kubernetes.Interface) error) *cobra.Command {
+func newTool[C any](use, short, long string, connect func(*rest.Config) (C, error), run func(*cobra.Command, C) error) *cobra.Command {
 	var api apiFlags
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		config, err := api.client()
 		if err != nil {
 			return err
 		}
-		client, err := kubernetes.NewForConfig(config)
+		client, err := connect(config)
 		if err != nil {
 			return fmt.Errorf("make a client: %w", err)
 		}
@@ -64,3 +66,9 @@ func newTool(use, short, long string, run func(*cobra.Command, kubernetes.Interf
 	api.add(cmd.Flags(), toolQPS, toolBurst)
 	return cmd
 }
+
+func clientset(config *rest.Config) (kubernetes.Interface, error) {
+	return kubernetes.NewForConfig(config)
+}
+
+func reports(config *rest.Config) (migrate.ReportWriter, error) { return diskreports.NewClient(config) }

@@ -37,7 +37,7 @@ type releaseOptions struct {
 
 func newReleaseCommand() *cobra.Command {
 	o := &releaseOptions{}
-	cmd := newTool("release (--all | --node NAME ...) [--confirm]", "Release volumes without cleaning them, to uninstall or for nodes that will not return", releaseDescription, o.run)
+	cmd := newTool("release (--all | --node NAME ...) [--confirm]", "Release volumes without cleaning them, to uninstall or for nodes that will not return", releaseDescription, clientset, o.run)
 	flags := cmd.Flags()
 	flags.BoolVar(&o.All, "all", false, "release the volumes of all nodes")
 	flags.StringSliceVar(&o.Nodes, "node", nil, "release the volumes of this node, which need not exist any more; may be given more than once")

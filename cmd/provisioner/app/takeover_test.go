@@ -60,7 +60,7 @@ func TestAdopt(t *testing.T) {
 		},
 		"with it, all that can be is adopted": {
 			options: adoptOptions{confirm: true}, volumes: []runtime.Object{referenceVolume("v").Obj(), referenceVolume("w").Class("slow").Obj()},
-			prints: []string{"left alone: the configuration has no class", "Adopted 1."}, fails: "1 volumes of the former provisioner were left alone", writes: 1,
+			prints: []string{"left alone: the configuration has no class", "Adopted 1."}, fails: "1 volumes of the former provisioner were not adopted", writes: 1,
 		},
 		"volumes of others are listed, and are no failure": {
 			options: adoptOptions{confirm: true}, volumes: []runtime.Object{referenceVolume("v").ProvisionedBy("me").Obj()},

@@ -240,6 +240,6 @@ func (c *Controller) mark(ctx context.Context, node string) (time.Duration, erro
 	} else if err != nil {
 		return 0, fmt.Errorf("update LocalDiskReport %s: %w", node, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Marked the report of a silent provisioner", logkeys.Node, klog.KRef("", node))
+	klog.FromContext(ctx).V(2).Info("Set Ready of a report to Unknown: its provisioner does not renew its Lease", logkeys.Node, klog.KRef("", node))
 	return 0, nil
 }

@@ -20,7 +20,6 @@ import (
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
-
 	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/metrics"
 )
@@ -115,7 +114,8 @@ func (c *Controller) releaseClaim(ctx context.Context, f *volumeFacts) error {
 	if !f.Release.WithinLeeway(time.Now()) {
 		return loop.ErrStale // the write took too long
 	}
-	c.recordReleasing(f)
+	c.eventOnClaim(f, message{eventReleasing, actionRelease, fmt.Sprintf(
+		"deleting the claim so that it is recreated: its volume %s is lost with its data (%s)", f.volume.Name, c.causeText(f, rules.CauseOf(&f.Facts)))})
 	if err := c.deleteClaim(ctx, f); rejected(err) {
 		return errors.Join(err, c.undoRelease(ctx, f))
 	} else if err != nil {
@@ -123,7 +123,7 @@ func (c *Controller) releaseClaim(ctx context.Context, f *volumeFacts) error {
 	}
 	klog.FromContext(ctx).V(2).Info("Released the claim of a lost volume", logkeys.Claim, klog.KObj(f.claim), logkeys.Volume, klog.KObj(f.volume), logkeys.Node, klog.KRef("", f.node))
 	metrics.CountNodeLossRelease(metrics.ReleaseDone)
-	c.recordReleased(f)
+	c.eventOnClaim(f, message{eventReleased, actionRelease, fmt.Sprintf("the claim was deleted because its volume %s is lost", f.volume.Name)})
 	return nil
 }
 
@@ -185,7 +185,7 @@ func (c *Controller) deletePods(ctx context.Context, f *volumeFacts, pods []rule
 		}
 		if err == nil {
 			klog.FromContext(ctx).V(2).Info("Deleted a pod whose claim was released", logkeys.Pod, klog.KRef(pod.Namespace, pod.Name), logkeys.Volume, klog.KObj(f.volume))
-			c.recordPodDeleted(f, pod)
+			c.event(podReference(pod), f.volume, message{eventReleased, actionRelease, fmt.Sprintf("the pod was deleted to be recreated because volume %s is lost", f.volume.Name)})
 		}
 	}
 	return nil
@@ -201,6 +201,7 @@ func (c *Controller) removeVolume(ctx context.Context, f *volumeFacts) error {
 	}
 	klog.FromContext(ctx).V(2).Info("Removed a lost volume", logkeys.Volume, klog.KObj(f.volume), logkeys.Node, klog.KRef("", f.node))
 	metrics.CountNodeLossRemoval(metrics.RemovalDone)
-	c.recordRemoved(f)
+	c.event(f.volume, nil, message{eventRemoved, actionRelease, fmt.Sprintf(
+		"removed: %s; a tombstone in LocalDiskReport %s causes a clean of the disk on any node where it appears", c.causeText(f, rules.CauseOf(&f.Facts)), f.node)})
 	return nil
 }

@@ -37,7 +37,7 @@ func lostClaim() (*Controller, *volumeFacts, *fake.Clientset) {
 	client := fake.NewClientset(volume, claim, set, classOf(rules.Release))
 	c := &Controller{Config: Config{Client: client, Events: events.NewFakeRecorder(10)}, released: map[string]time.Time{}, lastEvents: map[string]string{}, states: map[string]lossState{}}
 	f := &volumeFacts{volume: volume, node: "a", claim: claim, Facts: rules.Facts{
-		Now: time.Now(), Node: rules.Gone, Volume: rules.Volume{Phase: disk.PhaseBound, Policy: disk.Delete, Claimed: true, ClaimUID: "claim"},
+		Now: time.Now(), Node: rules.Gone, Volume: disk.Volume{Phase: disk.PhaseBound, Policy: disk.Delete, Claimed: true, ClaimUID: "claim"},
 		Mark: &rules.Mark{Cause: rules.NodeGone, Since: time.Now().Add(-time.Hour)}, Terms: rules.Terms{Release: true},
 		Claim: &rules.Claim{UID: "claim", Bound: true, Recreator: &rules.Recreator{Name: "db", UID: "set"}},
 	}}

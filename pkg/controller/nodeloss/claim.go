@@ -11,7 +11,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,22 +27,19 @@ func (c *Controller) readClaim(f *volumeFacts) error {
 		return nil
 	}
 	key := ref.Namespace + "/" + ref.Name
-	claim, err := c.claims.PersistentVolumeClaims(ref.Namespace).Get(ref.Name)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("get claim %s: %w", key, err)
+	claim, err := get("claim "+key, c.claims.PersistentVolumeClaims(ref.Namespace).Get, ref.Name)
+	if err != nil {
+		return err
 	}
 	var owner *metav1.OwnerReference
 	switch {
-	case err != nil: // not found
+	case claim == nil:
 	case claim.UID != ref.UID:
 		f.Successor = true
 	default:
 		f.claim, owner = claim, ephemeralOwner(claim)
 	}
-	pods, err := c.podsOf(key, owner)
-	if err != nil {
-		return err
-	}
+	pods := c.podsOf(key, owner)
 	for _, pod := range pods {
 		f.Pods = append(f.Pods, rules.Pod{
 			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Placed: pod.Spec.NodeName != "",
@@ -93,19 +89,13 @@ func (c *Controller) recreates(owner metav1.OwnerReference) bool {
 // podsOf returns the pods that use a claim and have not terminated, and the pod that owns it even
 // if that has terminated: the claim is only deleted with that pod. owner is nil for claims without
 // one.
-func (c *Controller) podsOf(claim string, owner *metav1.OwnerReference) ([]*corev1.Pod, error) {
-	objects, err := c.pods.GetIndexer().ByIndex(byClaim, claim)
-	if err != nil {
-		return nil, fmt.Errorf("find the pods of claim %s: %w", claim, err)
-	}
-	var pods []*corev1.Pod
-	for _, object := range objects {
-		pod, ok := object.(*corev1.Pod)
-		if ok && (pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed || owner != nil && pod.UID == owner.UID) {
+func (c *Controller) podsOf(claim string, owner *metav1.OwnerReference) (pods []*corev1.Pod) {
+	for _, pod := range shown[corev1.Pod](c.pods, byClaim, claim) {
+		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed || owner != nil && pod.UID == owner.UID {
 			pods = append(pods, pod)
 		}
 	}
-	return pods, nil
+	return pods
 }
 
 // hasController reports whether a pod has a controller other than kubelet.

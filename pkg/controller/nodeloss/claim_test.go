@@ -63,7 +63,7 @@ func TestRecreatingSet(t *testing.T) {
 		"of a set without a number of pods":     {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Replicas = nil }), ""},
 		"below the first number":                {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 5} }), "has no pod 0"},
 		"from the first number on":              {claimOf("data-db-7"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 5} }), ""},
-		"of a set that is on its way out":       {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.DeletionTimestamp = &metav1.Time{} }), "is being deleted"},
+		"of a set that is being deleted":        {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.DeletionTimestamp = &metav1.Time{} }), "is being deleted"},
 		"of a set that selects nothing":         {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Selector = nil }), "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestRecreatedByOwner(t *testing.T) {
 			}
 			c := &Controller{
 				Config: Config{Settings: controller.NodeLoss{RecreatingOwners: []string{"Redis.redis.example.com", "Cluster.postgresql.cnpg.io"}}},
-				pods:   cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{byClaim: claimsOfPod}),
+				pods:   cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, podIndexes()),
 				claims: corelisters.NewPersistentVolumeClaimLister(claims), sets: appslisters.NewStatefulSetLister(sets),
 			}
 			f := &volumeFacts{volume: ownedVolume("pv", "a", "wwn:1"), node: "a"}
@@ -173,7 +173,7 @@ func TestTerminatedOwner(t *testing.T) {
 			claim := claimOf("cache-scratch")
 			claim.UID, claim.OwnerReferences = "claim", []metav1.OwnerReference{{Kind: "Pod", Name: "cache", UID: "owner", Controller: new(true)}}
 			claim.Namespace, other.Namespace = owner.Namespace, owner.Namespace
-			pods := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{byClaim: claimsOfPod})
+			pods := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, podIndexes())
 			claims := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 			if err := errors.Join(pods.GetIndexer().Add(owner), pods.GetIndexer().Add(other), claims.Add(claim)); err != nil {
 				t.Fatal(err)
@@ -186,7 +186,7 @@ func TestTerminatedOwner(t *testing.T) {
 				t.Fatal(err)
 			}
 			if f.Claim == nil || f.Claim.Recreator == nil || f.Claim.Recreator.Leaving || f.Claim.Recreator.UID != "owner" {
-				t.Errorf("claim %+v, want one that goes with its pod", f.Claim)
+				t.Errorf("claim %+v, want one that is deleted with its pod", f.Claim)
 			}
 			if len(f.Pods) != 1 || f.Pods[0].UID != "owner" {
 				t.Errorf("pods %+v, want the owner", f.Pods)
@@ -216,7 +216,7 @@ func TestRecreatingPod(t *testing.T) {
 		"by a ReplicaSet":                {pods: []*corev1.Pod{controlled("ReplicaSet")}, made: true},
 		"without a controller":           {pods: []*corev1.Pod{controlled("")}},
 		"by kubelet":                     {pods: []*corev1.Pod{controlled("Node")}},
-		"on its way out":                 {pods: []*corev1.Pod{leaving}, made: true, leaves: true},
+		"being deleted":                  {pods: []*corev1.Pod{leaving}, made: true, leaves: true},
 		"terminating, without a kubelet": {pods: []*corev1.Pod{leaving}, lost: true, made: true},
 		"gone already":                   {made: true, leaves: true},
 	} {

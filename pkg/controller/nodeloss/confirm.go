@@ -5,11 +5,9 @@ package nodeloss
 
 import (
 	"context"
+	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
@@ -46,16 +44,13 @@ func (c *Controller) confirm(ctx context.Context, f *volumeFacts, d rules.Decisi
 }
 
 func (c *Controller) confirmLoss(ctx context.Context, f *volumeFacts, cause rules.Cause) error {
-	node, err := c.Client.CoreV1().Nodes().Get(ctx, f.node, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		node, err = nil, nil
-	}
+	node, err := c.readNode(f, live(ctx, c.Client.CoreV1().Nodes().Get))
 	if err != nil {
-		return apiError("get node "+f.node, err)
+		return err
 	}
-	live := rules.Facts{Now: f.Now, Node: c.nodeState(node), Mark: f.Mark, Claim: f.Claim}
+	now := rules.Facts{Now: f.Now, Node: node, Mark: f.Mark, Claim: f.Claim}
 	if !cause.OfNode() {
-		if live.ProvisionerSince, err = c.liveProvisionerSince(ctx, f.node); err != nil {
+		if now.ProvisionerSince, err = c.liveProvisionerSince(ctx, f.node); err != nil {
 			return err
 		}
 		name := stowage.PageName(f.node, f.page)
@@ -63,15 +58,15 @@ func (c *Controller) confirmLoss(ctx context.Context, f *volumeFacts, cause rule
 		if err != nil {
 			return apiError("get LocalDiskReport "+name, err)
 		}
-		live.Disk, _ = entryOf(report, f.volume)
-		if live.Volume.Mark, err = c.liveMark(ctx, f.volume); err != nil {
+		now.Disk, _ = entryOf(report, f.volume)
+		if now.Volume.Mark, err = c.liveMark(ctx, f.volume); err != nil {
 			return err
 		}
 	}
-	if rules.CauseOf(&live) != cause {
+	if rules.CauseOf(&now) != cause {
 		return loop.ErrStale
 	}
-	if _, unwritten := rules.Since(&live, cause); unwritten {
+	if _, unwritten := rules.Since(&now, cause); unwritten {
 		return loop.ErrStale
 	}
 	return nil
@@ -96,25 +91,16 @@ func (c *Controller) liveMark(ctx context.Context, volume *corev1.PersistentVolu
 // confirmRelease checks that the class still allows the release and that the claim is still
 // recreated. The claim's version confirms its own annotations.
 func (c *Controller) confirmRelease(ctx context.Context, f *volumeFacts) error {
-	live := f.Facts
-	claim := *f.Claim
-	live.Claim = &claim
+	now, claim := f.Facts, *f.Claim
+	now.Claim = &claim
 	var err error
 	if claim.Recreator, claim.Obstacle, err = c.liveRecreator(ctx, f); err != nil {
 		return err
 	}
-	var class *storagev1.StorageClass
-	if name := f.volume.Spec.StorageClassName; name != "" {
-		class, err = c.Client.StorageV1().StorageClasses().Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			class, err = nil, nil
-		}
-		if err != nil {
-			return apiError("get StorageClass "+name, err)
-		}
+	if now.Terms, err = c.readTerms(f, live(ctx, c.Client.StorageV1().StorageClasses().Get)); err != nil {
+		return err
 	}
-	live.Terms = c.termsOf(f, class)
-	if do := rules.Decide(&live).Do; do != rules.BeginRelease && do != rules.DeleteClaim {
+	if do := rules.Decide(&now).Do; do != rules.BeginRelease && do != rules.DeleteClaim {
 		return loop.ErrStale
 	}
 	return nil
@@ -127,57 +113,42 @@ func (c *Controller) liveRecreator(ctx context.Context, f *volumeFacts) (*rules.
 	}
 	namespace, name := f.claim.Namespace, f.Claim.Recreator.Name
 	if f.Claim.Recreator.ByPod {
-		var pods []*corev1.Pod
-		pod, err := c.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case err == nil:
-			pods = append(pods, pod)
-		case !apierrors.IsNotFound(err):
-			return nil, "", apiError("get pod "+namespace+"/"+name, err)
+		pod, err := get("pod "+namespace+"/"+name, live(ctx, c.Client.CoreV1().Pods(namespace).Get), name)
+		if err != nil {
+			return nil, "", err
 		}
-		recreator, obstacle := recreatingPod(ephemeralOwner(f.claim), pods, f.Node.Lost())
+		recreator, obstacle := recreatingPod(ephemeralOwner(f.claim), one(pod), f.Node.Lost())
 		return recreator, obstacle, nil
 	}
-	var sets []*appsv1.StatefulSet
-	set, err := c.Client.AppsV1().StatefulSets(namespace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		sets = append(sets, set)
-	case !apierrors.IsNotFound(err):
-		return nil, "", apiError("get StatefulSet "+namespace+"/"+name, err)
+	set, err := get("StatefulSet "+namespace+"/"+name, live(ctx, c.Client.AppsV1().StatefulSets(namespace).Get), name)
+	if err != nil {
+		return nil, "", err
 	}
-	recreator, obstacle := recreatingSet(f.claim, sets)
+	recreator, obstacle := recreatingSet(f.claim, one(set))
 	return recreator, obstacle, nil
+}
+
+// one returns a list of the object, without it if it is nil.
+func one[T any](object *T) []*T {
+	return slices.DeleteFunc([]*T{object}, func(o *T) bool { return o == nil })
 }
 
 // confirmTombstone checks that the tombstone exists: a user may have deleted it with the report.
 func (c *Controller) confirmTombstone(ctx context.Context, f *volumeFacts) error {
-	report, err := c.Reports.Get(ctx, stowage.PageName(f.node, 1), metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return loop.ErrStale
-	case err != nil:
-		return apiError("get LocalDiskReport "+f.node, err)
-	case !hasTombstone(report, f.volume):
-		return loop.ErrStale
+	report, err := get("LocalDiskReport "+f.node, live(ctx, c.Reports.Get), stowage.PageName(f.node, 1))
+	if err == nil && (report == nil || !hasTombstone(report, f.volume)) {
+		err = loop.ErrStale
 	}
-	return nil
+	return err
 }
 
 // confirmClaimDeleted checks that the claim of the pods is gone or being deleted, and not
 // recreated.
 func (c *Controller) confirmClaimDeleted(ctx context.Context, f *volumeFacts) error {
 	ref := f.volume.Spec.ClaimRef
-	// claim is the claim that the volume is bound to; nil if none has its UID.
-	var claim *corev1.PersistentVolumeClaim
-	claim, err := c.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return apiError("get claim "+ref.Namespace+"/"+ref.Name, err)
-	case claim.UID != ref.UID || claim.DeletionTimestamp == nil:
-		return loop.ErrStale
+	claim, err := get("claim "+ref.Namespace+"/"+ref.Name, live(ctx, c.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get), ref.Name)
+	if err == nil && claim != nil && (claim.UID != ref.UID || claim.DeletionTimestamp == nil) {
+		err = loop.ErrStale
 	}
-	return nil
+	return err
 }

@@ -58,7 +58,7 @@ func TestReleaseOnStaleCaches(t *testing.T) {
 		"the class has a longer delay":           {class: soon, set: setOf(nil)[0]},
 		"the class is gone":                      {set: setOf(nil)[0]},
 		"the set has no such pod any more":       {class: classOf(rules.Release), set: scaled},
-		"the set is on its way out":              {class: classOf(rules.Release), set: going},
+		"the set is being deleted":               {class: classOf(rules.Release), set: going},
 		"the set was recreated for other claims": {class: classOf(rules.Release), set: other},
 		"the set is gone":                        {class: classOf(rules.Release)},
 		"the pod is there":                       {class: classOf(rules.Release), pod: owner(func(*corev1.Pod) {}), release: true},

@@ -72,18 +72,9 @@ func (c *Controller) reportDuplicates() {
 }
 
 // nodesWith returns the existing nodes that report a disk of an identity, in order.
-func (c *Controller) nodesWith(identity string) []string {
-	objects, err := c.ReportInformer.GetIndexer().ByIndex(byIdentity, identity)
-	if err != nil {
-		return nil
-	}
-	var nodes []string
-	for _, object := range objects {
-		report, ok := object.(*stowage.LocalDiskReport)
-		if !ok || slices.Contains(nodes, report.Spec.NodeName) {
-			continue
-		}
-		if _, err := c.nodes.Get(report.Spec.NodeName); err == nil {
+func (c *Controller) nodesWith(identity string) (nodes []string) {
+	for _, report := range shown[stowage.LocalDiskReport](c.ReportInformer, byIdentity, identity) {
+		if _, err := c.nodes.Get(report.Spec.NodeName); err == nil && !slices.Contains(nodes, report.Spec.NodeName) {
 			nodes = append(nodes, report.Spec.NodeName)
 		}
 	}

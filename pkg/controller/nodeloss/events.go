@@ -161,7 +161,7 @@ func (c *Controller) wouldRemain(f *volumeFacts) string {
 	if f.Volume.Policy != disk.Delete {
 		then = "kept with its data"
 	}
-	return fmt.Sprintf("a tombstone in LocalDiskReport %s would have the disk %s on whichever node it appears", f.node, then)
+	return fmt.Sprintf("a tombstone in LocalDiskReport %s would have the disk %s on any node where it appears", f.node, then)
 }
 
 // namesOf lists pods in order.
@@ -188,26 +188,6 @@ func (c *Controller) causeText(f *volumeFacts, cause rules.Cause) string {
 	default:
 		return "another disk has replaced it on node " + f.node
 	}
-}
-
-func (c *Controller) recordReleasing(f *volumeFacts) {
-	note := fmt.Sprintf("deleting the claim so that it is recreated: its volume %s is lost with its data (%s)", f.volume.Name, c.causeText(f, rules.CauseOf(&f.Facts)))
-	c.eventOnClaim(f, message{eventReleasing, actionRelease, note})
-}
-
-func (c *Controller) recordReleased(f *volumeFacts) {
-	note := fmt.Sprintf("the claim was deleted because its volume %s is lost", f.volume.Name)
-	c.eventOnClaim(f, message{eventReleased, actionRelease, note})
-}
-
-func (c *Controller) recordPodDeleted(f *volumeFacts, pod rules.Pod) {
-	note := fmt.Sprintf("the pod was deleted to be recreated because volume %s is lost", f.volume.Name)
-	c.event(podReference(pod), f.volume, message{eventReleased, actionRelease, note})
-}
-
-func (c *Controller) recordRemoved(f *volumeFacts) {
-	note := fmt.Sprintf("removed: %s; a tombstone in LocalDiskReport %s has the disk cleaned on whichever node it appears", c.causeText(f, rules.CauseOf(&f.Facts)), f.node)
-	c.event(f.volume, nil, message{eventRemoved, actionRelease, note})
 }
 
 // eventOnClaim records an event on the claim and its pods.

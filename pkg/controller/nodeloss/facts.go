@@ -4,13 +4,14 @@
 package nodeloss
 
 import (
-	"fmt"
+	"context"
 	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	controller "stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
@@ -40,21 +41,12 @@ func (c *Controller) readFacts(volume *corev1.PersistentVolume, now time.Time) (
 		return nil, nil // not a local volume
 	}
 	f.Now = now
-	f.Volume = rules.Volume{
-		Phase: v.Phase, Policy: v.Policy, Identity: v.Identity, Claimed: v.Claimed, Mark: v.Mark,
-		Deleting: v.Deleting, Finalized: v.Finalized,
-	}
-	if ref := volume.Spec.ClaimRef; ref != nil {
-		f.Volume.ClaimUID = string(ref.UID)
-	}
-	node, err := c.nodes.Get(f.node)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("get node %s: %w", f.node, err)
-	}
-	f.Node = c.nodeState(node)
-	if f.ProvisionerSince, err = c.provisionerSince(f.node); err != nil {
+	f.Volume = v
+	var err error
+	if f.Node, err = c.readNode(f, c.nodes.Get); err != nil {
 		return nil, err
 	}
+	f.ProvisionerSince = c.provisionerSince(f.node)
 	c.readReports(f)
 	f.OtherUse = c.otherUse(string(v.Identity), f.node, volume.UID)
 	f.Mark = rules.ReadMark(volume.Annotations[wellknown.LostAnnotation])
@@ -65,13 +57,40 @@ func (c *Controller) readFacts(volume *corev1.PersistentVolume, now time.Time) (
 	if err := c.readClaim(f); err != nil {
 		return nil, err
 	}
-	if err := c.readTerms(f); err != nil {
+	if f.Terms, err = c.readTerms(f, c.classes.Get); err != nil {
 		return nil, err
 	}
 	if f.Mark != nil && f.Claim != nil && f.Terms.Release { // counting is expensive
 		f.Exhausted = rules.Spent(c.otherReleases(f), now) >= int(*c.Settings.ReleasesPerMinute)
 	}
 	return f, nil
+}
+
+// getter returns an object by its name, from an informer or the API server.
+type getter[T any] func(name string) (*T, error)
+
+// live gets objects from the API server.
+func live[T any](ctx context.Context, get func(context.Context, string, metav1.GetOptions) (*T, error)) getter[T] {
+	return func(name string) (*T, error) { return get(ctx, name, metav1.GetOptions{}) }
+}
+
+// get returns an object; nil if it does not exist. what names it in errors.
+func get[T any](what string, from getter[T], name string) (*T, error) {
+	object, err := from(name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, apiError("get "+what, err)
+	default:
+		return object, nil
+	}
+}
+
+// readNode returns the state of the volume's node.
+func (c *Controller) readNode(f *volumeFacts, nodes getter[corev1.Node]) (rules.Node, error) {
+	node, err := get("node "+f.node, nodes, f.node)
+	return c.nodeState(node), err
 }
 
 // nodeState returns the state of a node; nil is a node that does not exist.
@@ -152,23 +171,15 @@ func hasTombstone(report *stowage.LocalDiskReport, volume *corev1.PersistentVolu
 	return false
 }
 
-// readTerms adds the terms of claim and class.
-func (c *Controller) readTerms(f *volumeFacts) error {
+// readTerms returns the terms of the claim and of the volume's class, if it exists.
+func (c *Controller) readTerms(f *volumeFacts, classes getter[storagev1.StorageClass]) (rules.Terms, error) {
 	var class *storagev1.StorageClass
 	if name := f.volume.Spec.StorageClassName; name != "" {
 		var err error
-		if class, err = c.classes.Get(name); apierrors.IsNotFound(err) {
-			class = nil
-		} else if err != nil {
-			return fmt.Errorf("get StorageClass %s: %w", name, err)
+		if class, err = get("StorageClass "+name, classes, name); err != nil {
+			return rules.Terms{}, err
 		}
 	}
-	f.Terms = c.termsOf(f, class)
-	return nil
-}
-
-// termsOf returns the terms of the claim and of a class, which may be nil.
-func (c *Controller) termsOf(f *volumeFacts, class *storagev1.StorageClass) rules.Terms {
 	defaults := rules.Terms{Release: c.Settings.Policy == controller.NodeLossRelease, Delay: c.Settings.Delay.Duration}
 	var asked []rules.Annotated
 	if class != nil {
@@ -179,9 +190,9 @@ func (c *Controller) termsOf(f *volumeFacts, class *storagev1.StorageClass) rule
 	}
 	terms := rules.TermsOf(defaults, asked...)
 	if f.claim == nil && terms.Problem != "" {
-		return defaults // no claim could be released
+		return defaults, nil // no claim could be released
 	}
-	return terms
+	return terms, nil
 }
 
 // otherReleases are the counted releases without that of the volume's claim. That claim exists: it
@@ -197,22 +208,12 @@ func (c *Controller) otherReleases(f *volumeFacts) map[string]time.Time {
 // releases are the counted releases, by the UIDs of the volumes.
 func (c *Controller) releases() map[string]time.Time {
 	releases := map[string]time.Time{}
-	objects, err := c.volumes.GetIndexer().ByIndex(byRelease, "")
-	if err != nil {
-		objects = nil
-	}
-	for _, object := range objects {
-		if volume, ok := object.(*corev1.PersistentVolume); ok {
-			if release := rules.ReadRelease(volume.Annotations[wellknown.ReleaseAnnotation]); release != nil {
-				releases[string(volume.UID)] = release.At
-			}
+	for _, volume := range shown[corev1.PersistentVolume](c.volumes, byRelease, "") {
+		if release := rules.ReadRelease(volume.Annotations[wellknown.ReleaseAnnotation]); release != nil {
+			releases[string(volume.UID)] = release.At
 		}
 	}
-	for _, object := range c.ReportInformer.GetIndexer().List() {
-		report, ok := object.(*stowage.LocalDiskReport)
-		if !ok {
-			continue
-		}
+	for _, report := range shown[stowage.LocalDiskReport](c.ReportInformer, "", "") {
 		for i := range report.Spec.Tombstones {
 			if t := &report.Spec.Tombstones[i]; t.Released != nil {
 				releases[t.VolumeUID] = t.Released.Add(time.Second) // its resolution is one second

@@ -9,7 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/loop"
@@ -32,9 +34,7 @@ const (
 func (c *Controller) watch() error {
 	core := c.Informers.Core().V1()
 	return errors.Join(
-		c.volumes.AddIndexers(cache.Indexers{byNode: nodeOfVolume, byClaim: claimOfVolume, byIdentity: identityOfVolume, byNamespace: namespaceOfVolume, byRelease: released}),
-		c.ReportInformer.AddIndexers(cache.Indexers{byIdentity: identitiesOfReport, byRetained: retainedOfReport, byTombstone: tombstonesOfReport}),
-		c.pods.AddIndexers(cache.Indexers{byClaim: claimsOfPod, byProvisioner: nodeOfProvisioner}),
+		c.volumes.AddIndexers(volumeIndexes()), c.ReportInformer.AddIndexers(reportIndexes()), c.pods.AddIndexers(podIndexes()),
 		on(c.volumes, c.volumeChanged),
 		on(core.Nodes().Informer(), func(old, object any) {
 			if node, ok := object.(*corev1.Node); ok && nodeDiffers(old, node) {
@@ -79,13 +79,15 @@ func (c *Controller) volumeChanged(old, object any) {
 }
 
 func (c *Controller) podChanged(old, object any) {
-	keys, _ := claimsOfPod(object)
-	for _, key := range keys {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	for _, key := range claimsOfPod(pod) {
 		c.enqueueIndexed(byClaim, key)
 	}
-	nodes, _ := nodeOfProvisioner(object)
-	for _, node := range nodes {
-		if provisionerDiffers(old, object) {
+	for _, node := range nodeOfProvisioner(pod) {
+		if provisionerDiffers(old, pod) {
 			c.enqueueIndexed(byNode, node)
 		}
 	}
@@ -103,18 +105,27 @@ func (c *Controller) enqueueIndexed(index, key string) {
 
 // enqueueLost enqueues the volumes that are marked as lost, of a key of an index, or all.
 func (c *Controller) enqueueLost(index, key string) {
-	objects := c.volumes.GetStore().List()
-	if index != "" {
-		var err error
-		if objects, err = c.volumes.GetIndexer().ByIndex(index, key); err != nil {
-			return
-		}
-	}
-	for _, object := range objects {
-		if volume, ok := object.(*corev1.PersistentVolume); ok && (c.DryRun() || volume.Annotations[wellknown.LostAnnotation] != "") {
+	for _, volume := range shown[corev1.PersistentVolume](c.volumes, index, key) {
+		if c.DryRun() || volume.Annotations[wellknown.LostAnnotation] != "" {
 			c.queue.Add(volume.Name)
 		}
 	}
+}
+
+// shown returns the objects of an informer with a key of an index; all without an index.
+func shown[T any](informer cache.SharedIndexInformer, index, key string) (all []*T) {
+	objects := informer.GetStore().List()
+	if index != "" {
+		var err error
+		objects, err = informer.GetIndexer().ByIndex(index, key)
+		utilruntime.Must(err) // watch adds all indexes
+	}
+	for _, object := range objects {
+		if found, ok := object.(*T); ok {
+			all = append(all, found)
+		}
+	}
+	return all
 }
 
 // DryRun reports whether the controller only reports what it would do.
@@ -142,49 +153,53 @@ func outOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
-func nodeOfVolume(object any) ([]string, error) {
-	if volume, ok := object.(*corev1.PersistentVolume); ok && owned(volume) {
-		return []string{volume.Annotations[wellknown.NodeNameAnnotation]}, nil
+// index indexes objects of a type by keys.
+func index[T any](keys func(*T) []string) cache.IndexFunc {
+	return func(object any) ([]string, error) {
+		if found, ok := object.(*T); ok {
+			return keys(found), nil
+		}
+		return nil, nil
 	}
-	return nil, nil
 }
 
-func claimOfVolume(object any) ([]string, error) {
-	if volume, ok := object.(*corev1.PersistentVolume); ok && owned(volume) && volume.Spec.ClaimRef != nil {
-		return []string{volume.Spec.ClaimRef.Namespace + "/" + volume.Spec.ClaimRef.Name}, nil
+func volumeIndexes() cache.Indexers {
+	by := func(key func(*corev1.PersistentVolume) (string, bool)) cache.IndexFunc {
+		return index(func(volume *corev1.PersistentVolume) []string {
+			if key, ok := key(volume); ok {
+				return []string{key}
+			}
+			return nil
+		})
 	}
-	return nil, nil
+	return cache.Indexers{
+		byNode: by(func(v *corev1.PersistentVolume) (string, bool) {
+			return v.Annotations[wellknown.NodeNameAnnotation], owned(v)
+		}),
+		byClaim: by(func(v *corev1.PersistentVolume) (string, bool) {
+			claim := ptr.Deref(v.Spec.ClaimRef, corev1.ObjectReference{})
+			return claim.Namespace + "/" + claim.Name, owned(v) && v.Spec.ClaimRef != nil
+		}),
+		byNamespace: by(func(v *corev1.PersistentVolume) (string, bool) {
+			return ptr.Deref(v.Spec.ClaimRef, corev1.ObjectReference{}).Namespace, owned(v) && v.Spec.ClaimRef != nil
+		}),
+		byIdentity: by(func(v *corev1.PersistentVolume) (string, bool) {
+			identity := v.Annotations[wellknown.DiskIdentityAnnotation]
+			return identity, identity != ""
+		}),
+		// One key has all that count.
+		byRelease: by(func(v *corev1.PersistentVolume) (string, bool) {
+			return "", owned(v) && v.Annotations[wellknown.ReleaseAnnotation] != ""
+		}),
+	}
 }
 
-func namespaceOfVolume(object any) ([]string, error) {
-	if volume, ok := object.(*corev1.PersistentVolume); ok && owned(volume) && volume.Spec.ClaimRef != nil {
-		return []string{volume.Spec.ClaimRef.Namespace}, nil
-	}
-	return nil, nil
-}
-
-// released indexes the owned volumes with a release under one key.
-func released(object any) ([]string, error) {
-	if volume, ok := object.(*corev1.PersistentVolume); ok && owned(volume) && volume.Annotations[wellknown.ReleaseAnnotation] != "" {
-		return []string{""}, nil
-	}
-	return nil, nil
-}
-
-func identityOfVolume(object any) ([]string, error) {
-	if volume, ok := object.(*corev1.PersistentVolume); ok && volume.Annotations[wellknown.DiskIdentityAnnotation] != "" {
-		return []string{volume.Annotations[wellknown.DiskIdentityAnnotation]}, nil
-	}
-	return nil, nil
+func podIndexes() cache.Indexers {
+	return cache.Indexers{byClaim: index(claimsOfPod), byProvisioner: index(nodeOfProvisioner)}
 }
 
 // claimsOfPod returns the claims that a pod uses, as namespace/name.
-func claimsOfPod(object any) ([]string, error) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return nil, nil
-	}
-	var keys []string
+func claimsOfPod(pod *corev1.Pod) (keys []string) {
 	for i := range pod.Spec.Volumes {
 		switch v := &pod.Spec.Volumes[i]; {
 		case v.PersistentVolumeClaim != nil:
@@ -193,5 +208,5 @@ func claimsOfPod(object any) ([]string, error) {
 			keys = append(keys, pod.Namespace+"/"+pod.Name+"-"+v.Name)
 		}
 	}
-	return keys, nil
+	return keys
 }

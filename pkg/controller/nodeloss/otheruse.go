@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
@@ -34,15 +35,9 @@ func (c *Controller) otherUse(identity, node string, volume types.UID) string {
 
 // volumeOnOtherNode returns a volume of a disk on another node than this one; nil if there is
 // none.
-func (c *Controller) volumeOnOtherNode(identity, node string) *corev1.PersistentVolume {
-	objects, err := c.volumes.GetIndexer().ByIndex(byIdentity, identity)
-	if err != nil {
-		return nil
-	}
-	var found *corev1.PersistentVolume
-	for _, object := range objects {
-		volume, ok := object.(*corev1.PersistentVolume)
-		if ok && volume.Annotations[wellknown.NodeNameAnnotation] != node && (found == nil || volume.Name < found.Name) {
+func (c *Controller) volumeOnOtherNode(identity, node string) (found *corev1.PersistentVolume) {
+	for _, volume := range shown[corev1.PersistentVolume](c.volumes, byIdentity, identity) {
+		if volume.Annotations[wellknown.NodeNameAnnotation] != node && (found == nil || volume.Name < found.Name) {
 			found = volume
 		}
 	}
@@ -52,22 +47,14 @@ func (c *Controller) volumeOnOtherNode(identity, node string) *corev1.Persistent
 // retainingNode returns a node, existing or not, whose report retains the data of a disk without a
 // volume; empty if there is none. The node of the volume counts if it retains the data of another
 // volume, such as one of another cluster.
-func (c *Controller) retainingNode(identity, node string, volume types.UID) string {
-	objects, err := c.ReportInformer.GetIndexer().ByIndex(byRetained, identity)
-	if err != nil {
-		return ""
+func (c *Controller) retainingNode(identity, node string, volume types.UID) (found string) {
+	own := func(t stowage.Tombstone) bool {
+		return t.Identity == identity && t.State == stowage.TombstoneRetained && t.VolumeUID == string(volume)
 	}
-	found := ""
-	for _, object := range objects {
-		report, ok := object.(*stowage.LocalDiskReport)
-		if !ok || found != "" && report.Spec.NodeName >= found {
-			continue
-		}
-		own := func(t stowage.Tombstone) bool {
-			return t.Identity == identity && t.State == stowage.TombstoneRetained && t.VolumeUID == string(volume)
-		}
-		if report.Spec.NodeName != node || !slices.ContainsFunc(report.Status.Tombstones, own) {
-			found = report.Spec.NodeName
+	for _, report := range shown[stowage.LocalDiskReport](c.ReportInformer, byRetained, identity) {
+		name := report.Spec.NodeName
+		if (found == "" || name < found) && (name != node || !slices.ContainsFunc(report.Status.Tombstones, own)) {
+			found = name
 		}
 	}
 	return found
@@ -77,21 +64,12 @@ func (c *Controller) retainingNode(identity, node string, volume types.UID) stri
 // is none. A compromised provisioner may give its volumes the identity of any disk, to have that
 // disk cleaned. Reports of nodes that are gone do not count.
 func (c *Controller) otherNode(identity, node string) string {
-	objects, err := c.ReportInformer.GetIndexer().ByIndex(byIdentity, identity)
-	if err != nil {
-		return ""
-	}
-	found := ""
-	for _, object := range objects {
-		report, ok := object.(*stowage.LocalDiskReport)
-		if !ok || report.Spec.NodeName == node || found != "" && found <= report.Spec.NodeName {
-			continue
-		}
-		if _, err := c.nodes.Get(report.Spec.NodeName); err == nil {
-			found = report.Spec.NodeName
+	for _, other := range c.nodesWith(identity) {
+		if other != node {
+			return other
 		}
 	}
-	return found
+	return ""
 }
 
 // reportChanged enqueues the volumes of a report's node and the volumes of other nodes whose disks
@@ -101,10 +79,13 @@ func (c *Controller) reportChanged(old, object any) {
 		c.enqueueIndexed(byNode, report.Spec.NodeName)
 	}
 	for _, of := range []any{old, object} {
-		identities, _ := identitiesOfReport(of)
+		report, ok := of.(*stowage.LocalDiskReport)
+		if !ok {
+			continue
+		}
+		identities := identitiesOfReport(report)
 		c.suspect(identities)
-		retained, _ := retainedOfReport(of)
-		for _, identity := range append(identities, retained...) {
+		for _, identity := range append(identities, retainedOfReport(report)...) {
 			c.enqueueIndexed(byIdentity, identity)
 			if tombstones, err := c.ReportInformer.GetIndexer().IndexKeys(byTombstone, identity); err == nil && len(tombstones) > 0 {
 				c.requestSweep()
@@ -139,46 +120,35 @@ func (c *Controller) enqueueDisksOf(node string) {
 	}
 }
 
+func reportIndexes() cache.Indexers {
+	return cache.Indexers{byIdentity: index(identitiesOfReport), byRetained: index(retainedOfReport), byTombstone: index(tombstonesOfReport)}
+}
+
 // identitiesOfReport returns the identities of the disks that a node has. A missing disk may be
 // attached to another node.
-func identitiesOfReport(object any) ([]string, error) {
-	report, ok := object.(*stowage.LocalDiskReport)
-	if !ok {
-		return nil, nil
-	}
-	var identities []string
+func identitiesOfReport(report *stowage.LocalDiskReport) (identities []string) {
 	for i := range report.Status.Entries {
 		if entry := &report.Status.Entries[i]; entry.Identity != "" && entry.State != stowage.EntryMissing {
 			identities = append(identities, entry.Identity)
 		}
 	}
-	return identities, nil
+	return identities
 }
 
 // retainedOfReport returns the identities of disks without a volume whose data a node retains.
-func retainedOfReport(object any) ([]string, error) {
-	report, ok := object.(*stowage.LocalDiskReport)
-	if !ok {
-		return nil, nil
-	}
-	var identities []string
+func retainedOfReport(report *stowage.LocalDiskReport) (identities []string) {
 	for i := range report.Status.Tombstones {
 		if tombstone := &report.Status.Tombstones[i]; tombstone.State == stowage.TombstoneRetained {
 			identities = append(identities, tombstone.Identity)
 		}
 	}
-	return identities, nil
+	return identities
 }
 
 // tombstonesOfReport returns the identities of the disks with a tombstone in a report.
-func tombstonesOfReport(object any) ([]string, error) {
-	report, ok := object.(*stowage.LocalDiskReport)
-	if !ok {
-		return nil, nil
-	}
-	var identities []string
+func tombstonesOfReport(report *stowage.LocalDiskReport) (identities []string) {
 	for i := range report.Spec.Tombstones {
 		identities = append(identities, report.Spec.Tombstones[i].Identity)
 	}
-	return identities, nil
+	return identities
 }

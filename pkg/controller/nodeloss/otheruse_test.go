@@ -22,8 +22,8 @@ import (
 // ofDisks returns a controller with empty informers, and the indexer of nodes.
 func ofDisks() (*Controller, cache.Indexer) {
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	reports := cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, cache.Indexers{byIdentity: identitiesOfReport, byRetained: retainedOfReport, byTombstone: tombstonesOfReport})
-	volumes := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.PersistentVolume{}, 0, cache.Indexers{byIdentity: identityOfVolume, byNode: nodeOfVolume})
+	reports := cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, reportIndexes())
+	volumes := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.PersistentVolume{}, 0, volumeIndexes())
 	return &Controller{Config: Config{ReportInformer: reports}, nodes: corelisters.NewNodeLister(nodes), volumes: volumes}, nodes
 }
 
@@ -114,13 +114,13 @@ func TestVolumesOfSameDiskAreEnqueued(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.volumeChanged(tc.old, tc.object)
-			var looked []string
+			var queued []string
 			for c.queue.Len() > 0 {
 				name, _ := c.queue.Get()
-				looked = append(looked, name)
+				queued = append(queued, name)
 			}
-			if slices.Contains(looked, "pv") != tc.want {
-				t.Errorf("looked at %q, want pv: %t", looked, tc.want)
+			if slices.Contains(queued, "pv") != tc.want {
+				t.Errorf("queued %q, want pv: %t", queued, tc.want)
 			}
 		})
 	}

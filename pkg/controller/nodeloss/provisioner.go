@@ -5,7 +5,6 @@ package nodeloss
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,30 +22,23 @@ const (
 
 // provisionerSince is since when a provisioner of a node is Ready, from the informer; zero if none
 // is.
-func (c *Controller) provisionerSince(node string) (time.Time, error) {
-	objects, err := c.pods.GetIndexer().ByIndex(byProvisioner, node)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("find the provisioner of node %s: %w", node, err)
-	}
+func (c *Controller) provisionerSince(node string) time.Time {
 	var since time.Time
-	for _, object := range objects {
-		if pod, ok := object.(*corev1.Pod); ok {
-			since = earlier(since, readySince(pod))
-		}
+	for _, pod := range shown[corev1.Pod](c.pods, byProvisioner, node) {
+		since = earlier(since, readySince(pod))
 	}
-	return since, nil
+	return since
 }
 
 // liveProvisionerSince is the same from the API server.
-func (c *Controller) liveProvisionerSince(ctx context.Context, node string) (time.Time, error) {
+func (c *Controller) liveProvisionerSince(ctx context.Context, node string) (since time.Time, err error) {
 	pods, err := c.Client.CoreV1().Pods(provisionerNamespace).List(ctx, metav1.ListOptions{
 		LabelSelector: labels.Set{provisionerLabel: provisionerName}.String(),
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
 	})
 	if err != nil {
-		return time.Time{}, apiError("list the provisioners of node "+node, err)
+		return since, apiError("list the provisioners of node "+node, err)
 	}
-	var since time.Time
 	for i := range pods.Items {
 		since = earlier(since, readySince(&pods.Items[i]))
 	}
@@ -74,18 +66,16 @@ func readySince(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// nodeOfProvisioner indexes a provisioner's pod by its node.
-func nodeOfProvisioner(object any) ([]string, error) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok || pod.Namespace != provisionerNamespace || pod.Labels[provisionerLabel] != provisionerName || pod.Spec.NodeName == "" {
-		return nil, nil
+// nodeOfProvisioner returns the node of a provisioner's pod; none for other pods.
+func nodeOfProvisioner(pod *corev1.Pod) []string {
+	if pod.Namespace != provisionerNamespace || pod.Labels[provisionerLabel] != provisionerName || pod.Spec.NodeName == "" {
+		return nil
 	}
-	return []string{pod.Spec.NodeName}, nil
+	return []string{pod.Spec.NodeName}
 }
 
 // provisionerDiffers reports whether a relevant field of a provisioner's pod has changed.
-func provisionerDiffers(old, object any) bool {
+func provisionerDiffers(old any, pod *corev1.Pod) bool {
 	before, ok := old.(*corev1.Pod)
-	pod, is := object.(*corev1.Pod)
-	return !ok || !is || before.Spec.NodeName != pod.Spec.NodeName || !readySince(before).Equal(readySince(pod))
+	return !ok || before.Spec.NodeName != pod.Spec.NodeName || !readySince(before).Equal(readySince(pod))
 }

@@ -28,11 +28,7 @@ func (c *Controller) runSweeps(ctx context.Context) {
 	defer ticker.Stop()
 	for periodic := true; ; {
 		c.reportDuplicates()
-		for _, object := range c.ReportInformer.GetStore().List() {
-			report, ok := object.(*stowage.LocalDiskReport)
-			if !ok {
-				continue
-			}
+		for _, report := range shown[stowage.LocalDiskReport](c.ReportInformer, "", "") {
 			if err := c.sweepReport(ctx, report, periodic); err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Failed to remove resolved tombstones; retrying", "report", report.Name)
 			}
@@ -68,15 +64,15 @@ func (c *Controller) requestSweep() {
 }
 
 // removeResolved removes resolved tombstones from a report if it has not changed.
-func (c *Controller) removeResolved(ctx context.Context, shown *stowage.LocalDiskReport) error {
-	report := shown.DeepCopy()
+func (c *Controller) removeResolved(ctx context.Context, before *stowage.LocalDiskReport) error {
+	report := before.DeepCopy()
 	report.Spec.Tombstones = slices.DeleteFunc(report.Spec.Tombstones, func(t stowage.Tombstone) bool { return c.resolved(t, report.Spec.NodeName) })
-	removed := len(shown.Spec.Tombstones) - len(report.Spec.Tombstones)
+	removed := len(before.Spec.Tombstones) - len(report.Spec.Tombstones)
 	switch {
 	case removed == 0:
 		return nil
 	case c.DryRun():
-		if c.notLogged(shown.Name, strconv.Itoa(removed)) {
+		if c.notLogged(before.Name, strconv.Itoa(removed)) {
 			klog.FromContext(ctx).V(2).Info("Would remove tombstones of cleaned disks", logkeys.Node, klog.KRef("", report.Spec.NodeName), "removed", removed)
 		}
 		return nil
@@ -103,14 +99,9 @@ func (c *Controller) resolved(t stowage.Tombstone, home string) bool {
 	if t.Since != nil {
 		tombstone.Since = t.Since.Time
 	}
-	objects, err := c.volumes.GetIndexer().ByIndex(byIdentity, t.Identity)
-	if err != nil {
-		return false
-	}
 	var volumes []rules.PublishedVolume
-	for _, object := range objects {
-		volume, ok := object.(*corev1.PersistentVolume)
-		if !ok || !owned(volume) {
+	for _, volume := range shown[corev1.PersistentVolume](c.volumes, byIdentity, t.Identity) {
+		if !owned(volume) {
 			continue
 		}
 		node := volume.Annotations[wellknown.NodeNameAnnotation]
@@ -169,10 +160,8 @@ func (c *Controller) obsolete(report *stowage.LocalDiskReport, now time.Time) bo
 // deleteReport deletes an obsolete report if it has not changed.
 func (c *Controller) deleteReport(ctx context.Context, report *stowage.LocalDiskReport) error {
 	node := report.Spec.NodeName
-	if _, err := c.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}); err == nil {
-		return nil // the node exists; the informer lags behind
-	} else if !apierrors.IsNotFound(err) {
-		return apiError("get node "+node, err)
+	if exists, err := get("node "+node, live(ctx, c.Client.CoreV1().Nodes().Get), node); err != nil || exists != nil {
+		return err // if the node exists, the informer lags behind
 	}
 	if c.DryRun() {
 		if c.notLogged(report.Name, "gone") {

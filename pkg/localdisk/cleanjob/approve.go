@@ -93,7 +93,7 @@ func Approve(r Request, volume *disk.Volume, class *Class) (Order, *disk.Problem
 		return Order{}, problem
 	}
 	if class == nil {
-		return Order{}, disk.Problemf(disk.NotConfigured, "how to clean is not known: the configuration has no class %q", volume.Key.Class)
+		return Order{}, disk.Problemf(disk.NotConfigured, "the cleaning method is not known: the configuration has no class %q", volume.Key.Class)
 	}
 	if problem := r.mismatch(volume, class); problem != nil {
 		return Order{}, problem
@@ -117,7 +117,7 @@ func notReleased(v *disk.Volume) *disk.Problem {
 	case !v.Deleting:
 		return disk.Problemf(NotReleased, "volume %s is not being deleted, so a claim may be bound to it", v.Name)
 	case !v.Finalized:
-		return disk.Problemf(NotReleased, "volume %s has lost the finalizer %s, and with it what keeps another from taking its place", v.Name, wellknown.LocalVolumeFinalizer)
+		return disk.Problemf(NotReleased, "volume %s has lost the finalizer %s, so another volume may replace it", v.Name, wellknown.LocalVolumeFinalizer)
 	case v.Phase == disk.PhaseBound || v.Binding():
 		return disk.Problemf(NotReleased, "volume %s has a claim", v.Name)
 	case v.Policy != disk.Delete:

@@ -165,7 +165,8 @@ type Result struct {
 	Step string `json:"step,omitempty"`
 }
 
-// maxResult is how much kubelet reads, in bytes, with room for what JSON escapes.
+// maxResult is how much kubelet reads, in bytes; maxResultMessage is a quarter of it, since
+// JSON may escape the message.
 const maxResult, maxResultMessage = 4096, 1024
 
 // Encode is the text of a result, cut to what kubelet reads.

@@ -56,7 +56,7 @@ func (f Fault) Problem(found *disk.Problem) *disk.Problem {
 	if !f.Failing || found != nil {
 		return found
 	}
-	return disk.Problemf(f.last.Reason, "the disk answers again, and is used once it has answered well %d times in a row; before: %s", FaultScans, f.last.Message)
+	return disk.Problemf(f.last.Reason, "the disk answers again, and is used after %d good answers in a row; before: %s", FaultScans, f.last.Message)
 }
 
 // mayPass reports whether a fault may be transient.

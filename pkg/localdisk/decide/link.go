@@ -129,10 +129,10 @@ func changed(s *Slot) *disk.Problem {
 	}
 	if read.Format.Type == "" {
 		return disk.Problemf(disk.SignatureLost,
-			"the device held %s and holds %s now, so kubelet is kept from it: restore the file system's superblock, or delete the claim and the volume", was, read.Holds())
+			"the device held %s and holds %s now, so its link is withheld from kubelet: restore the file system's superblock, or delete the claim and the volume", was, read.Holds())
 	}
 	return disk.Problemf(disk.FilesystemChanged,
-		"the device held %s and holds %s now, so kubelet is kept from it: if that is the volume's, annotate volume %s with stowage.dev/same-filesystem=%s", was, read.Holds(), v.Name, read.Format)
+		"the device held %s and holds %s now, so its link is withheld from kubelet: if that is the volume's, annotate volume %s with stowage.dev/same-filesystem=%s", was, read.Holds(), v.Name, read.Format)
 }
 
 func allow(s *Slot) Decision {

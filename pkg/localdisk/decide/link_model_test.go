@@ -66,7 +66,7 @@ func (m *model) happen() {
 	}
 }
 
-// settle is the provisioner.
+// settle acts as the provisioner, until there is nothing to do.
 func (m *model) settle(t *testing.T) {
 	s := m.slot
 	s.Fact, s.Superblock = nil, nil
@@ -89,7 +89,7 @@ func (m *model) settle(t *testing.T) {
 			s.Link = ""
 		}
 	}
-	t.Fatal("the decisions do not end")
+	t.Fatal("there is no end of decisions")
 }
 
 // mount acts as kubelet. It returns what kubelet did wrong.
@@ -104,10 +104,10 @@ func (m *model) mount() string {
 	switch sb := m.devices[identity]; {
 	case sb.Format.Type == "ext4":
 	case sb.Other != "":
-		return "" // kubelet does not know it
+		return "" // kubelet rejects an unknown file system
 	case m.data:
 		return "kubelet formats a device that held data"
-	default: // a read error is taken for blank
+	default: // a read error counts as blank
 		*sb = disk.Superblock{Format: disk.Format{Type: "ext4", UUID: string(rune('a' + m.rand.IntN(26)))}}
 		m.data = true
 		m.slot.Superblock = nil

@@ -24,7 +24,7 @@ var (
 	xfs             = disk.Format{Type: "xfs", UUID: "u3"}
 )
 
-// proven is a bound volume of mode Filesystem that is in use, and whose link exists.
+// proven is a bound volume of mode Filesystem with its disk, and whose link exists.
 func proven(change ...func(*decide.Slot)) *decide.Slot {
 	record := &disk.Record{Identity: same, Volume: "v", UID: "uid", State: disk.Published, Filesystem: &ext4}
 	s := &decide.Slot{
@@ -35,7 +35,7 @@ func proven(change ...func(*decide.Slot)) *decide.Slot {
 			Name: "v", UID: "uid", Link: disk.LinkPath("fast", "v"), Mode: disk.Filesystem, FSType: "ext4", Identity: same,
 			DiskBytes: 1 << 30, Phase: disk.PhaseBound, Claimed: true, Finalized: true,
 		},
-		Link: device, Superblock: &disk.Superblock{Format: ext4},
+		Link: device, Answers: decide.Answers{Superblock: &disk.Superblock{Format: ext4}},
 	}
 	for _, c := range change {
 		c(s)
@@ -81,47 +81,47 @@ func TestLink(t *testing.T) {
 		slot *decide.Slot
 		want outcome
 	}{
-		"all is proven, and the link exists":                   {proven(), outcome{Do: decide.None}},
-		"all is proven, after a boot":                          {proven(noLink), outcome{Do: decide.AddLink}},
+		"identity and content proven, and the link exists":     {proven(), outcome{Do: decide.None}},
+		"identity and content proven, after a boot":            {proven(noLink), outcome{Do: decide.AddLink}},
 		"the device has another name since the boot":           {proven(func(s *decide.Slot) { s.Link = "/dev/sdc" }), outcome{Do: decide.AddLink}},
 		"the device was not read":                              {proven(unread), outcome{Do: decide.ReadSuperblock}},
 		"a volume whose path is not a link":                    {proven(func(s *decide.Slot) { s.Volume.Link, s.Link = "", "" }), outcome{Do: decide.None}},
 		"a raw device is not read":                             {proven(block, noLink), outcome{Do: decide.AddLink}},
-		"the disk is gone":                                     {proven(func(s *decide.Slot) { s.Fact = nil }), outcome{Do: decide.RemoveLink}},
+		"no disk is at the path":                               {proven(func(s *decide.Slot) { s.Fact = nil }), outcome{Do: decide.RemoveLink}},
 		"the directory could not be read":                      {proven(func(s *decide.Slot) { s.DirectoryRead = false }), outcome{Do: decide.None}},
 		"the directory could not be read, and no link":         {proven(noLink, func(s *decide.Slot) { s.DirectoryRead = false }), outcome{Do: decide.None}},
 		"another disk is at the path":                          {proven(identity(same, other)), outcome{Do: decide.RemoveLink}},
 		"another disk with a copy of the file system":          {proven(identity(same, other), holding(ext4)), outcome{Do: decide.RemoveLink}},
 		"another raw disk is at the path":                      {proven(block, identity(same, other)), outcome{Do: decide.RemoveLink}},
-		"an administrator calls it the same disk":              {proven(block, identity(same, other), func(s *decide.Slot) { s.Volume.Accepted = other }), outcome{Do: decide.None}},
-		"two paths show the disk":                              {proven(problem(disk.SameBytes)), outcome{Do: decide.RemoveLink}},
+		"an administrator accepted the disk":                   {proven(block, identity(same, other), func(s *decide.Slot) { s.Volume.Accepted = other }), outcome{Do: decide.None}},
+		"two paths lead to the disk":                           {proven(problem(disk.SameBytes)), outcome{Do: decide.RemoveLink}},
 		"the disk does not answer":                             {proven(problem(disk.TimedOut)), outcome{Do: decide.RemoveLink}},
 		"the node uses the disk too":                           {proven(problem(disk.InUse)), outcome{Do: decide.None}},
 		"the disk cannot be written":                           {proven(problem(disk.ReadOnly)), outcome{Do: decide.None}},
 		"a file system is mounted at the path":                 {proven(func(s *decide.Slot) { s.Fact.Kind, s.Fact.Device = disk.Mount, "" }), outcome{Do: decide.RemoveLink}},
-		"a raw disk without identity, after a boot":            {proven(block, noLink, identity("weak:b1:7", "weak:b2:7")), outcome{Do: decide.None}},
-		"a disk without identity, after a boot":                {proven(noLink, identity("weak:b1:7", "weak:b2:9")), outcome{Do: decide.AddLink}},
-		"the other disk without identity, after a boot":        {proven(noLink, identity("weak:b1:7", "weak:b2:9"), holding(ext4Other)), outcome{Do: decide.None}},
-		"a blank one without identity, after a boot":           {proven(noLink, identity("weak:b1:7", "weak:b2:9"), recorded(blank), read(disk.Superblock{})), outcome{Do: decide.None}},
-		"a larger one without identity, after a boot":          {proven(identity("weak:b1:7", "weak:b2:9"), func(s *decide.Slot) { s.Fact.Bytes++ }), outcome{Do: decide.RemoveLink}},
+		"a raw disk without persistent identity, after a boot": {proven(block, noLink, identity("weak:b1:7", "weak:b2:7")), outcome{Do: decide.None}},
+		"a disk without persistent identity, after a boot":     {proven(noLink, identity("weak:b1:7", "weak:b2:9")), outcome{Do: decide.AddLink}},
+		"another such disk, after a boot":                      {proven(noLink, identity("weak:b1:7", "weak:b2:9"), holding(ext4Other)), outcome{Do: decide.None}},
+		"a blank one, after a boot":                            {proven(noLink, identity("weak:b1:7", "weak:b2:9"), recorded(blank), read(disk.Superblock{})), outcome{Do: decide.None}},
+		"a larger one, after a boot":                           {proven(identity("weak:b1:7", "weak:b2:9"), func(s *decide.Slot) { s.Fact.Bytes++ }), outcome{Do: decide.RemoveLink}},
 		"the superblock is gone":                               {proven(read(disk.Superblock{})), outcome{decide.RemoveLink, disk.SignatureLost}},
 		"the superblock is gone, and still is":                 {proven(noLink, read(disk.Superblock{})), outcome{decide.None, disk.SignatureLost}},
 		"the superblock is damaged":                            {proven(read(disk.Superblock{Other: "ext at byte 1080"})), outcome{decide.RemoveLink, disk.SignatureLost}},
 		"the superblock cannot be read":                        {proven(read(disk.Superblock{Problem: disk.Problemf(disk.Unreadable, "")})), outcome{decide.RemoveLink, disk.Unreadable}},
 		"the file system has another UUID":                     {proven(holding(ext4Other)), outcome{decide.RemoveLink, disk.FilesystemChanged}},
 		"another file system":                                  {proven(holding(xfs)), outcome{decide.RemoveLink, disk.FilesystemChanged}},
-		"an administrator accepts the new UUID":                {proven(noLink, holding(ext4Other), func(s *decide.Slot) { s.Volume.AcceptedFormat = "ext4:u2" }), outcome{Do: decide.RecordFilesystem}},
-		"the format that an administrator accepted is missing": {proven(holding(xfs), func(s *decide.Slot) { s.Volume.AcceptedFormat = "ext4:u2" }), outcome{decide.RemoveLink, disk.FilesystemChanged}},
-		"no administrator accepts a blank device":              {proven(read(disk.Superblock{}), func(s *decide.Slot) { s.Volume.AcceptedFormat = "no file system" }), outcome{decide.RemoveLink, disk.SignatureLost}},
+		"an administrator accepted the new UUID":               {proven(noLink, holding(ext4Other), func(s *decide.Slot) { s.Volume.AcceptedFormat = "ext4:u2" }), outcome{Do: decide.RecordFilesystem}},
+		"another format than an administrator accepted":        {proven(holding(xfs), func(s *decide.Slot) { s.Volume.AcceptedFormat = "ext4:u2" }), outcome{decide.RemoveLink, disk.FilesystemChanged}},
+		"a blank device cannot be accepted":                    {proven(read(disk.Superblock{}), func(s *decide.Slot) { s.Volume.AcceptedFormat = "no file system" }), outcome{decide.RemoveLink, disk.SignatureLost}},
 		"a new volume":                                         {proven(free, noLink, recorded(blank), read(disk.Superblock{})), outcome{Do: decide.AddLink}},
-		"bound, and not used so far":                           {proven(recorded(blank), read(disk.Superblock{})), outcome{Do: decide.None}},
+		"bound, and never mounted":                             {proven(recorded(blank), read(disk.Superblock{})), outcome{Do: decide.None}},
 		"kubelet has formatted the device":                     {proven(recorded(blank)), outcome{Do: decide.RecordFilesystem}},
 		"a free device was formatted by hand":                  {proven(free, recorded(blank)), outcome{decide.RemoveLink, disk.FilesystemChanged}},
 		"a new device has another type than the volume":        {proven(recorded(blank), holding(xfs)), outcome{decide.RemoveLink, disk.FilesystemChanged}},
 		"a free volume with data that was there before":        {proven(free, noLink), outcome{Do: decide.AddLink}},
 		"the record was lost, of a volume with data":           {proven(noLink, recorded(nil)), outcome{Do: decide.RecordFilesystem}},
 		"the record was lost, of a free volume":                {proven(free, noLink, recorded(nil), read(disk.Superblock{})), outcome{Do: decide.RecordFilesystem}},
-		"the record was lost, and the superblock too":          {proven(noLink, recorded(nil), read(disk.Superblock{})), outcome{decide.None, disk.SignatureLost}},
+		"the record and the superblock were lost":              {proven(noLink, recorded(nil), read(disk.Superblock{})), outcome{decide.None, disk.SignatureLost}},
 		"there is no record yet":                               {proven(func(s *decide.Slot) { s.VolumeRecord = nil }), outcome{Do: decide.RemoveLink}},
 		"the record is of another volume":                      {proven(func(s *decide.Slot) { s.VolumeRecord.Volume = "w" }), outcome{Do: decide.RemoveLink}},
 		"the record is of another volume of that name":         {proven(func(s *decide.Slot) { s.VolumeRecord.UID = "other" }), outcome{Do: decide.RemoveLink}},
@@ -147,11 +147,11 @@ func TestLink(t *testing.T) {
 func TestWithLink(t *testing.T) {
 	grown, lost := disk.Problemf(disk.Grown, "grown"), disk.Problemf(disk.SignatureLost, "lost")
 	for name, test := range map[string]struct{ d, link, want decide.Decision }{
-		"removing the link goes first":         {decide.Decision{Do: decide.Clean, State: stowage.EntryCleaning}, decide.Decision{Do: decide.RemoveLink}, decide.Decision{Do: decide.RemoveLink, State: stowage.EntryCleaning}},
-		"adding it comes last":                 {decide.Decision{Do: decide.WriteRecord, State: stowage.EntryBound}, decide.Decision{Do: decide.AddLink}, decide.Decision{Do: decide.WriteRecord, State: stowage.EntryBound}},
-		"adding it when all else is done":      {decide.Decision{Do: decide.None, State: stowage.EntryBound}, decide.Decision{Do: decide.AddLink}, decide.Decision{Do: decide.AddLink, State: stowage.EntryBound}},
-		"why it is withheld":                   {decide.Decision{Do: decide.None, State: stowage.EntryBound}, decide.Decision{Do: decide.None, Problem: lost}, decide.Decision{Do: decide.None, State: stowage.EntryBound, Problem: lost}},
-		"what else is wrong is reported first": {decide.Decision{Do: decide.None, Problem: grown}, decide.Decision{Do: decide.None, Problem: lost}, decide.Decision{Do: decide.None, Problem: grown}},
+		"removing the link precedes other actions":        {decide.Decision{Do: decide.Clean, State: stowage.EntryCleaning}, decide.Decision{Do: decide.RemoveLink}, decide.Decision{Do: decide.RemoveLink, State: stowage.EntryCleaning}},
+		"other actions precede adding the link":           {decide.Decision{Do: decide.WriteRecord, State: stowage.EntryBound}, decide.Decision{Do: decide.AddLink}, decide.Decision{Do: decide.WriteRecord, State: stowage.EntryBound}},
+		"the link is added if there is no other action":   {decide.Decision{Do: decide.None, State: stowage.EntryBound}, decide.Decision{Do: decide.AddLink}, decide.Decision{Do: decide.AddLink, State: stowage.EntryBound}},
+		"the reason for withholding the link is reported": {decide.Decision{Do: decide.None, State: stowage.EntryBound}, decide.Decision{Do: decide.None, Problem: lost}, decide.Decision{Do: decide.None, State: stowage.EntryBound, Problem: lost}},
+		"the problem of the slot is reported first":       {decide.Decision{Do: decide.None, Problem: grown}, decide.Decision{Do: decide.None, Problem: lost}, decide.Decision{Do: decide.None, Problem: grown}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, decide.WithLink(test.d, test.link)); diff != "" {

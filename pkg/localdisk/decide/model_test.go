@@ -13,7 +13,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// everySlot visits every combination of a few values of each fact.
+// everySlot visits the slots with every combination of a few values of each field.
 func everySlot(visit func(*decide.Slot)) {
 	none := (*disk.Record)(nil)
 	identities := []disk.Identity{"", "wwn:1", "wwn:2", "weak:b1:1:1", "weak:b2:1:1"}
@@ -22,10 +22,10 @@ func everySlot(visit func(*decide.Slot)) {
 			for _, record := range append([]*disk.Record{none}, records()...) {
 				bits := 7
 				if volume == nil {
-					bits = 8 // the reports of other nodes are searched
+					bits = 8 // with NodesAsked
 				}
 				if volume == nil && record != nil {
-					bits = 10 // and for volumes of theirs
+					bits = 10 // with Stayed and ForeignPV
 				}
 				for bits := range 1 << bits {
 					s := assemble(fact, volume, record, bits)
@@ -38,8 +38,8 @@ func everySlot(visit func(*decide.Slot)) {
 	}
 }
 
-// contents visits a slot, and if it has no volume, with all that may be known of the data
-// on its disk.
+// contents visits a slot, and variants of it with all that may be known about the data on
+// its disk.
 func contents(s *decide.Slot, visit func(*decide.Slot)) {
 	visit(s)
 	if s.Volume != nil && s.Record != nil && s.Record.State == disk.Published && !s.Volume.Claimed {
@@ -85,8 +85,8 @@ func contents(s *decide.Slot, visit func(*decide.Slot)) {
 	}
 }
 
-// orphans are slots without a volume whose record is of this cluster or another, by what
-// the volume was last observed as, and what allows the disk to be cleaned or published.
+// orphans visits slots without a volume, with records of this cluster or another, every last
+// phase of the volume, and every combination of what allows to clean or publish the disk.
 func orphans(visit func(*decide.Slot)) {
 	for _, fact := range facts() {
 		for _, record := range records() {
@@ -114,8 +114,8 @@ func orphans(visit func(*decide.Slot)) {
 	}
 }
 
-// mayHoldData reports whether the data of a disk without a record would go to the next
-// claim, or be formatted over, although that was not requested.
+// mayHoldData reports whether publishing a disk without a record would give its data to the
+// next claim, or have it overwritten, although that was not requested.
 func mayHoldData(s *decide.Slot) bool {
 	switch {
 	case s.Content == disk.ContentNone:
@@ -129,7 +129,7 @@ func mayHoldData(s *decide.Slot) bool {
 	}
 }
 
-// kept returns why the data of a slot without a volume is to be kept; empty if it is not.
+// kept returns why the data of a slot without a volume must be kept; empty if not.
 func kept(s *decide.Slot) string {
 	r := s.Record
 	switch {
@@ -151,8 +151,8 @@ func kept(s *decide.Slot) string {
 	return ""
 }
 
-// TestNoOrphanIsInDanger decides about every slot without a volume.
-func TestNoOrphanIsInDanger(t *testing.T) {
+// TestNoDecisionOnOrphansIsDangerous decides about every slot without a volume.
+func TestNoDecisionOnOrphansIsDangerous(t *testing.T) {
 	counts := map[decide.Action]int{}
 	orphans(func(s *decide.Slot) {
 		d := decision(s)
@@ -180,7 +180,7 @@ func TestNoOrphanIsInDanger(t *testing.T) {
 
 func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits int) *decide.Slot {
 	on := func(bit int) bool { return bits>>bit&1 == 1 }
-	s := &decide.Slot{Key: key, Cluster: "here", Configured: on(0), Existing: decide.ExistingRefuse, DirectoryRead: on(1), UsersKnown: on(2)}
+	s := &decide.Slot{Key: key, Cluster: "here", Configured: on(0), Existing: decide.ExistingRefuse, DirectoryRead: on(1), Answers: decide.Answers{UsersKnown: on(2)}}
 	if fact != nil {
 		f := *fact
 		s.Fact = &f
@@ -219,7 +219,7 @@ func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits in
 	return s
 }
 
-// consistent leaves out what gathering facts cannot bring about.
+// consistent reports whether gathering can produce the slot.
 func consistent(s *decide.Slot) bool {
 	if s.Record != nil && (s.Fact == nil || s.Fact.Identity == "") {
 		return false
@@ -287,18 +287,18 @@ func decision(s *decide.Slot) decide.Decision {
 
 // TestNoDecisionIsDangerous decides about every slot.
 func TestNoDecisionIsDangerous(t *testing.T) {
-	asked := 0
+	slots := 0
 	everySlot(func(s *decide.Slot) {
-		asked++
+		slots++
 		d := decision(s)
 		if wrong := dangerous(s, d); wrong != "" {
 			t.Fatalf("%s: %s\n%s", d.Do, wrong, show(s))
 		}
 	})
-	t.Logf("%d slots", asked)
+	t.Logf("%d slots", slots)
 }
 
-// dangerous returns what a decision would endanger; empty if nothing.
+// dangerous returns why a decision is wrong; empty if it is not.
 func dangerous(s *decide.Slot, d decide.Decision) string {
 	sound := s.DirectoryRead && s.Fact != nil && s.Fact.Problem == nil
 	free := s.Volume != nil && !s.Volume.Claimed && s.Volume.Phase != disk.PhaseBound
@@ -306,7 +306,7 @@ func dangerous(s *decide.Slot, d decide.Decision) string {
 	case decide.Clean:
 		switch {
 		case !sound:
-			return "there is no sound disk"
+			return "there is no disk without problem"
 		case s.Record != nil && s.Record.Cluster != s.Cluster:
 			return "another cluster may need the data"
 		case !s.UsersKnown || len(s.Users) > 0:
@@ -318,17 +318,17 @@ func dangerous(s *decide.Slot, d decide.Decision) string {
 		case s.Volume != nil && s.Match() != disk.Same:
 			return "the disk is not the volume's"
 		case s.Volume != nil && s.Volume.Policy != disk.Delete, s.Volume == nil && s.Record != nil && s.Record.State.Dirty() && s.Record.Policy != disk.Delete:
-			return "the data is to be kept"
+			return "the data must be kept"
 		case s.Volume == nil && s.Record == nil && s.Existing != decide.ExistingClean:
-			return "the data is not ours"
+			return "the data is of unknown origin"
 		case s.Volume == nil && s.Record != nil && s.Record.State == disk.Clean && !s.Stayed && s.Existing != decide.ExistingClean:
-			return "the disk was away, and the data is not ours"
+			return "the disk was away, and the data is of unknown origin"
 		case s.WasAway() && s.Content != disk.ContentNone:
 			return "the disk was away, and the data is not the volume's"
 		case s.Volume == nil && s.Record == nil && slices.ContainsFunc(s.Predecessors, func(p disk.Record) bool { return p.State == disk.Retained || p.Policy != disk.Delete }):
 			return "the data may be that of a retained disk"
 		case s.Volume == nil && s.Record == nil && !s.NodesAsked:
-			return "the data may be that of a lost volume, and to be kept"
+			return "the data may be that of a lost volume, and must be kept"
 		case s.Volume == nil && s.Record != nil && s.Record.State.Dirty() && !s.NodesAsked, s.ForeignPV != "":
 			return "the data may be that of another node's volume"
 		}
@@ -337,7 +337,7 @@ func dangerous(s *decide.Slot, d decide.Decision) string {
 		case s.Record != nil && s.Record.Cluster != s.Cluster:
 			return "another cluster may need the data"
 		case !sound || s.Volume != nil:
-			return "there is no sound disk, or a volume already"
+			return "there is no disk without problem, or a volume already"
 		case s.Record != nil && s.Record.State != disk.Clean:
 			return "the disk is dirty"
 		case s.Fact.Kind == disk.Device && (!s.UsersKnown || len(s.Users) > 0):
@@ -345,9 +345,9 @@ func dangerous(s *decide.Slot, d decide.Decision) string {
 		case s.Record == nil && mayHoldData(s):
 			return "the disk is not known to be empty"
 		case s.Record == nil && !s.NodesAsked:
-			return "its volume may have been lost elsewhere"
+			return "its volume may have been lost on another node"
 		case s.Record != nil && !s.Stayed && !s.NodesAsked, s.ForeignPV != "":
-			return "another node may have had it, and its data"
+			return "another node may have had it, with data"
 		case s.Record != nil && !s.Stayed && mayHoldData(s):
 			return "it was away, and is not known to be empty"
 		}
@@ -357,19 +357,19 @@ func dangerous(s *decide.Slot, d decide.Decision) string {
 			return "the volume may be needed"
 		}
 		if !s.Volume.Finalized {
-			return "without the finalizer the volume would vanish"
+			return "the volume has no finalizer"
 		}
 	case decide.RemoveFinalizer:
-		here := sound && s.Match() == disk.Same
+		present := sound && s.Match() == disk.Same
 		if s.Volume.Binding() && s.VolumeRecord != nil && s.VolumeRecord.State.Dirty() {
 			return "" // cleaned after no claim can be bound
 		}
-		if here && (s.VolumeRecord == nil || s.VolumeRecord.State == disk.Published || s.VolumeRecord.State == disk.Cleaning) {
-			return "the disk is here, and neither clean nor retained"
+		if present && (s.VolumeRecord == nil || s.VolumeRecord.State == disk.Published || s.VolumeRecord.State == disk.Cleaning) {
+			return "the disk is present, and neither clean nor retained"
 		}
 	case decide.None:
 		if !decide.ForReclaim(s) && sound && s.Volume != nil && s.Volume.Finalized && s.WasAway() && s.Content == disk.ContentSome && s.OfOtherCluster() == nil {
-			return "the volume stays free, and its disk has data"
+			return "the volume stays unclaimed, and its disk has data"
 		}
 		if wanted, known := marked(s); known && s.Volume.Mark != wanted {
 			return fmt.Sprintf("the volume has mark %q, want %q", s.Volume.Mark, wanted)
@@ -404,9 +404,8 @@ func marked(s *decide.Slot) (disk.Mark, bool) {
 	}
 }
 
-// TestEveryDecisionLeadsSomewhere carries decisions out until there is nothing left
-// to do, from every slot.
-func TestEveryDecisionLeadsSomewhere(t *testing.T) {
+// TestDecisionsEnd performs the decided actions, from every slot, until none is left.
+func TestDecisionsEnd(t *testing.T) {
 	const enough = 12
 	each := func(visit func(*decide.Slot)) { everySlot(visit); orphans(visit) }
 	each(func(s *decide.Slot) {
@@ -418,15 +417,15 @@ func TestEveryDecisionLeadsSomewhere(t *testing.T) {
 				return
 			}
 			if done = append(done, d.Do); len(done) > enough {
-				t.Fatalf("does not end: %v\n%s", done, show(&begin))
+				t.Fatalf("there is no end of decisions: %v\n%s", done, show(&begin))
 			}
-			carryOut(s, d)
+			perform(s, d)
 		}
 	})
 }
 
-// carryOut is what the provisioner does if every action succeeds.
-func carryOut(s *decide.Slot, d decide.Decision) {
+// perform changes the slot as the provisioner does if the action succeeds.
+func perform(s *decide.Slot, d decide.Decision) {
 	switch d.Do {
 	case decide.AskNodes:
 		s.NodesAsked = true
@@ -443,7 +442,7 @@ func carryOut(s *decide.Slot, d decide.Decision) {
 			Name: fmt.Sprintf("local-pv-%d", d.Generation), Key: key, Identity: s.Fact.Identity, DiskBytes: s.Fact.Bytes,
 			Generation: d.Generation, Phase: disk.PhaseAvailable, Policy: disk.Delete, Finalized: true,
 		}
-		remember(s, s.Fact.Identity, disk.Published)
+		writeRecord(s, s.Fact.Identity, disk.Published)
 	case decide.CleanLater:
 		s.VolumeRecord.State, s.VolumeRecord.Phase = disk.Cleaning, disk.PhaseReleased
 	case decide.MarkVanished:
@@ -456,7 +455,7 @@ func carryOut(s *decide.Slot, d decide.Decision) {
 			s.Volume.Identity = s.Fact.Identity
 		}
 		recorded := s.VolumeRecord
-		remember(s, s.Volume.Identity, disk.Published)
+		writeRecord(s, s.Volume.Identity, disk.Published)
 		if s.VolumeRecord.Unclaimed() && recorded != nil && recorded.Unclaimed() && recorded.Volume == s.Volume.Name {
 			s.VolumeRecord.Attachment, s.Stayed = recorded.Attachment, s.Stayed || s.Content == disk.ContentNone
 		}
@@ -480,7 +479,7 @@ func carryOut(s *decide.Slot, d decide.Decision) {
 			s.Record.State = disk.Retained
 			return
 		}
-		remember(s, s.Volume.Identity, disk.Retained)
+		writeRecord(s, s.Volume.Identity, disk.Retained)
 	case decide.MarkClean:
 		s.Record.Cluster = s.Cluster
 		s.Record.State, s.Record.Generation, s.Stayed = disk.Clean, d.Generation, true
@@ -489,7 +488,8 @@ func carryOut(s *decide.Slot, d decide.Decision) {
 	}
 }
 
-func remember(s *decide.Slot, identity disk.Identity, state disk.State) {
+// writeRecord records the volume with the disk of the identity.
+func writeRecord(s *decide.Slot, identity disk.Identity, state disk.State) {
 	s.VolumeRecord = &disk.Record{
 		Identity: identity, Key: key, State: state, Volume: s.Volume.Name, Generation: s.Volume.Generation, Policy: s.Volume.Policy,
 		Cluster: s.Cluster, Phase: s.Volume.Seen(),

@@ -22,7 +22,7 @@ func orphan(s *Slot) Decision {
 	case s.DuplicatePV != "":
 		return wait(stowage.EntrySkipped, disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.DuplicatePV))
 	case s.UnmanagedPV != "":
-		return wait(stowage.EntrySkipped, disk.Problemf(disk.ForeignVolume, "volume %s offers this disk and lacks the provisioner's labels or annotations: delete it, or take it over with `stowage-provisioner adopt`", s.UnmanagedPV))
+		return wait(stowage.EntrySkipped, disk.Problemf(disk.ForeignVolume, "volume %s offers this disk and lacks the provisioner's labels or annotations: delete it, or adopt it with `stowage-provisioner adopt`", s.UnmanagedPV))
 	case !s.Configured:
 		return wait(stowage.EntrySkipped, disk.Problemf(disk.NotConfigured, "the disk is dirty, and the configuration no longer has class %q", s.Key.Class))
 	}

@@ -12,7 +12,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-func TestBefore(t *testing.T) {
+func TestPredecessors(t *testing.T) {
 	type answer struct {
 		Predecessors []disk.Identity
 		Unaccounted  bool
@@ -34,24 +34,24 @@ func TestBefore(t *testing.T) {
 		"after a restart, with a volume": {
 			identity: "weak:b2:1", records: []disk.Record{record("weak:b1:1", here, disk.Published, 7)}, want: answer{[]disk.Identity{"weak:b1:1"}, true},
 		},
-		"attached again in the same boot": {
+		"attached again without a restart": {
 			identity: "weak:b1:2", records: []disk.Record{record("weak:b1:1", here, disk.Retained, 7)}, want: answer{[]disk.Identity{"weak:b1:1"}, true},
 		},
-		"it was clean": {identity: "weak:b2:1", records: []disk.Record{record("weak:b1:1", here, disk.Clean, 7)}},
+		"the former disk was clean": {identity: "weak:b2:1", records: []disk.Record{record("weak:b1:1", here, disk.Clean, 7)}},
 		"the disk of the record is here, at another path": {
 			identity: "weak:b1:2", records: []disk.Record{record("weak:b1:1", here, disk.Published, 7)}, present: []disk.Identity{"weak:b1:1"},
 		},
-		"two records of the path: either, the later one first": {
+		"two records of the path: both, the later one first": {
 			identity: "weak:b3:1", records: []disk.Record{record("weak:b1:1", here, disk.Published, 7), record("weak:b2:1", here, disk.Cleaning, 9)},
 			want: answer{[]disk.Identity{"weak:b2:1", "weak:b1:1"}, true},
 		},
-		"a driver that begins to report serial numbers": {
+		"a driver begins to report serial numbers": {
 			identity: "serial:m:1", records: []disk.Record{record("weak:b1:1", here, disk.Cleaning, 7)}, want: answer{[]disk.Identity{"weak:b1:1"}, true},
 		},
-		"and one that no longer does": {
+		"a driver no longer reports serial numbers": {
 			identity: "weak:b2:1", records: []disk.Record{record("serial:m:1", here, disk.Cleaning, 7)}, want: answer{[]disk.Identity{"serial:m:1"}, true},
 		},
-		"another disk, by identities that last": {
+		"another disk, by persistent identities": {
 			identity: "serial:m:2", records: []disk.Record{record("serial:m:1", here, disk.Cleaning, 7)},
 		},
 		"a file system where a device was": {
@@ -60,10 +60,10 @@ func TestBefore(t *testing.T) {
 		"at another path, after a restart": {
 			identity: "weak:b2:1", records: []disk.Record{record("weak:b1:1", there, disk.Cleaning, 7)}, want: answer{nil, true},
 		},
-		"at another path, in the same boot": {
+		"at another path, without a restart": {
 			identity: "weak:b1:2", records: []disk.Record{record("weak:b1:1", there, disk.Cleaning, 7)},
 		},
-		"at another path, and this one has an identity that lasts": {
+		"at another path, and the disk has a persistent identity": {
 			identity: "serial:m:1", records: []disk.Record{record("weak:b1:1", there, disk.Cleaning, 7)},
 		},
 	} {

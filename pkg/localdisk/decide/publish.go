@@ -37,11 +37,11 @@ func candidate(s *Slot, first int64) Decision {
 	case !s.Configured:
 		return skip(slotRemoved(s.Key))
 	case s.Damaged:
-		return skip(disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged, so it may hold data: look at it, then remove the record's file"))
+		return skip(disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged, so it may hold data: inspect the disk, then remove the record's file"))
 	case s.DuplicatePV != "":
 		return skip(disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.DuplicatePV))
 	case s.UnmanagedPV != "":
-		return skip(disk.Problemf(disk.ForeignVolume, "volume %s has this path and node and is not ours: delete it, or take it over with `stowage-provisioner adopt`", s.UnmanagedPV))
+		return skip(disk.Problemf(disk.ForeignVolume, "volume %s has this path and node, and Stowage does not manage it: delete it, or adopt it with `stowage-provisioner adopt`", s.UnmanagedPV))
 	case s.Record == nil && s.Former != nil:
 		return skip(MachineChanged(s.Former.Identity, s.Fact.Identity))
 	case s.Record != nil && !s.Stayed && !s.NodesAsked:
@@ -51,7 +51,7 @@ func candidate(s *Slot, first int64) Decision {
 	case s.Record != nil && !s.Stayed: // it may have been written to since it was cleaned
 		return unknown(s, s.Record.Generation)
 	case s.Record != nil && s.Record.Kind == disk.Device && s.Record.Mode == disk.Filesystem && s.Mode == disk.Block:
-		return cleanUnused(s, s.Record.Generation) // cleaned for a file system: old bytes are readable
+		return cleanUnused(s, s.Record.Generation) // cleaned for a file system, which leaves old bytes
 	case s.Record != nil:
 		return Decision{Do: Create, State: stowage.EntryPending, Generation: s.Record.Generation}
 	}
@@ -59,8 +59,8 @@ func candidate(s *Slot, first int64) Decision {
 }
 
 // unknown decides about a disk without a record, or one that was away since it was cleaned.
-// It has to be empty, which is known of a device only after all of it was read: signatures,
-// ends and samples can prove data, but not its absence.
+// The disk must be empty. Of a device this is known only after all of it was read: signatures,
+// ends and samples can prove that there is data, but not that there is none.
 func unknown(s *Slot, first int64) Decision {
 	p := s.Predecessor()
 	if p != nil {
@@ -152,7 +152,7 @@ func published(s *Slot) Decision {
 func found(s *Slot) Decision {
 	v := s.Volume
 	if s.Vacant() {
-		return vacant(s)
+		return unmounted(s)
 	}
 	match := s.Match()
 	switch {
@@ -168,8 +168,8 @@ func found(s *Slot) Decision {
 
 // markOf returns the mark that the volume should have. It keeps its mark while the disk cannot
 // be examined, and MarkReplaced while the disk may be the volume's. A disk without a
-// persistent name is most often the same one after a restart, so it is not marked; one whose
-// name shows that the machine is another one, or may have been stopped, is.
+// persistent name is most often the same one after a restart, so it is not marked. A disk whose
+// name shows that the machine is another one, or may have been stopped, gets MarkUnproven.
 func markOf(s *Slot, state stowage.EntryState) disk.Mark {
 	switch {
 	case state == stowage.EntryMissing:
@@ -203,12 +203,12 @@ func present(s *Slot) Decision {
 	}
 	if !s.Recorded() {
 		if s.Damaged {
-			return Decision{Do: None, State: stateOf(v), Problem: disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged: remove its file, and it is made again from the volume")}
+			return Decision{Do: None, State: stateOf(v), Problem: disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged: remove its file, and it is recreated from the volume")}
 		}
 		return Decision{Do: WriteRecord, State: stateOf(v)}
 	}
 	if s.WasAway() {
-		return returned(s)
+		return remounted(s)
 	}
 	if size := v.DiskBytes; size != 0 && size != s.Fact.Bytes && !s.Fact.SharesSpace() {
 		return lost(s, stateOf(v), disk.Problemf(disk.Grown, "the disk has %d bytes now and had %d when volume %s was published", s.Fact.Bytes, size, v.Name))
@@ -216,31 +216,7 @@ func present(s *Slot) Decision {
 	return Decision{Do: None, State: stateOf(v), Problem: unconfigured(s)}
 }
 
-// returned decides about a free volume whose disk was away.
-func returned(s *Slot) Decision {
-	switch s.Content {
-	case disk.ContentUnknown:
-		return Decision{Do: Inspect, State: stateOf(s.Volume)}
-	case disk.ContentNone:
-		return Decision{Do: WriteRecord, State: stateOf(s.Volume)}
-	default:
-		return lost(s, stateOf(s.Volume), s.FoundAfterAbsence())
-	}
-}
-
-// vacant decides about a volume without a disk.
-func vacant(s *Slot) Decision {
-	problem := disk.Problemf(disk.Missing, "nothing is at %s", s.Volume.HostPath)
-	if s.Fact != nil && s.Fact.Problem != nil {
-		problem.Message = s.Fact.Problem.Message
-	}
-	if !s.Absent() {
-		return Decision{Do: None, State: stateOf(s.Volume), Problem: problem}
-	}
-	return lost(s, stowage.EntryMissing, problem)
-}
-
-// troubled decides about a volume whose disk is at its path and should not be used.
+// troubled decides about a volume whose disk is at its path and has a problem.
 func troubled(s *Slot) Decision {
 	problem := s.Fact.Problem
 	if s.Failing() {
@@ -269,14 +245,6 @@ func unproven(s *Slot) Decision {
 		return Decision{Do: WriteRecord, State: stateOf(v)} // adopted, and first observed now
 	}
 	return lost(s, stowage.EntryUnproven, s.Unproven())
-}
-
-// lost deletes a volume without a claim, and only reports the problem of one with a claim.
-func lost(s *Slot, state stowage.EntryState, problem *disk.Problem) Decision {
-	if v := s.Volume; v.Claimed || v.Phase == disk.PhaseBound {
-		return Decision{Do: None, State: state, Problem: problem}
-	}
-	return Decision{Do: DeleteVolume, State: state, Problem: problem}
 }
 
 func stateOf(v *disk.Volume) stowage.EntryState {

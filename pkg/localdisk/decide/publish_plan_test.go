@@ -11,7 +11,7 @@ import (
 )
 
 // TestPlanOfPublishing has the lines of the local volume proposal's test plan that are about
-// discovery, in the proposal's words. "The cache" are the known volumes.
+// discovery, in the proposal's words. "The cache" is the set of known volumes.
 func TestPlanOfPublishing(t *testing.T) {
 	t.Run("Directory not in the cache and PV should be created", func(t *testing.T) {
 		s := with(found(), func(s *decide.Slot) { s.Fact.Kind, s.Content = disk.Directory, disk.ContentNone })
@@ -27,8 +27,8 @@ func TestPlanOfPublishing(t *testing.T) {
 		}
 	})
 	t.Run("PV creation failure should not add directory to cache", func(t *testing.T) {
-		// A volume that was refused is not known afterwards, and its disk is as clean as
-		// before, so it is created at the next opportunity, under the same name.
+		// After a failed creation no volume is known and the disk is still clean, so the
+		// volume is created in the next attempt, under the same name.
 		s := with(found(), func(s *decide.Slot) { s.Record, s.Stayed = &disk.Record{State: disk.Clean, Generation: 7}, true })
 		for range 3 {
 			if got := publish(s); got.Do != decide.Create || got.Generation != 7 {
@@ -53,11 +53,11 @@ func TestPlanOfPublishing(t *testing.T) {
 	t.Run("Directories created later are discovered and PV is created", func(t *testing.T) {
 		s := with(found(), func(s *decide.Slot) { s.Fact = nil })
 		if got := publish(s); got.Do != decide.None {
-			t.Errorf("before there is one: got %+v", got)
+			t.Errorf("without the directory: got %+v", got)
 		}
 		s = with(found(), func(s *decide.Slot) { s.Fact.Kind, s.Content = disk.Directory, disk.ContentNone })
 		if got := publish(s); got.Do != decide.Create {
-			t.Errorf("afterwards: got %+v", got)
+			t.Errorf("with the directory: got %+v", got)
 		}
 	})
 	t.Run("Validating that a discovery directory containing both block and file system volumes are appropriately discovered and have PVs created", func(t *testing.T) {

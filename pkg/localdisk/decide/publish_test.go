@@ -13,13 +13,13 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// first is the generation that disks begin with in these tests.
+// first is the generation of a disk's first volume.
 const first = 100
 
 // found is a slot with an unknown disk.
 func found() *decide.Slot {
 	return &decide.Slot{
-		Key: key, Configured: true, Existing: decide.ExistingRefuse, DirectoryRead: true, NodesAsked: true,
+		Key: key, Configured: true, Existing: decide.ExistingRefuse, DirectoryRead: true, Answers: decide.Answers{NodesAsked: true},
 		Fact: &disk.Fact{Key: key, HostPath: "/mnt/disks/disk1", Kind: disk.Mount, Identity: "fs:u1:/", Bytes: 10 << 30},
 	}
 }
@@ -54,7 +54,7 @@ func TestCandidates(t *testing.T) {
 		slot *decide.Slot
 		want outcome
 	}{
-		"first, the reports of other nodes are searched for a new disk": {
+		"for a new disk the reports of other nodes are searched first": {
 			with(found(), func(s *decide.Slot) {
 				s.NodesAsked, s.Content, s.Existing = false, disk.ContentNone, decide.ExistingClean
 			}),
@@ -115,13 +115,13 @@ func TestCandidates(t *testing.T) {
 			with(found(), func(s *decide.Slot) { s.Existing, s.Content = decide.ExistingClean, disk.ContentSome }),
 			outcome{Do: decide.FindUsers, State: stowage.EntryPending},
 		},
-		"it is unused": {
+		"with existingData Clean one with data that is unused": {
 			with(found(), func(s *decide.Slot) {
 				s.Existing, s.Content, s.UsersKnown = decide.ExistingClean, disk.ContentSome, true
 			}),
 			outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: first},
 		},
-		"it is used": {
+		"with existingData Clean one with data that is used": {
 			with(found(), func(s *decide.Slot) {
 				s.Existing, s.Content, s.UsersKnown, s.Users = decide.ExistingClean, disk.ContentSome, true, []disk.User{{What: "mount", Where: "/data"}}
 			}),
@@ -135,35 +135,35 @@ func TestCandidates(t *testing.T) {
 			with(foundDevice(), func(s *decide.Slot) { s.Content = disk.ContentNone }),
 			outcome{Do: decide.FindUsers, State: stowage.EntryPending},
 		},
-		"nothing does": {
+		"a new device that nothing uses": {
 			with(foundDevice(), func(s *decide.Slot) { s.Content, s.UsersKnown = disk.ContentNone, true }),
 			outcome{Do: decide.Create, State: stowage.EntryPending, Generation: first},
 		},
-		"something holds it that neither mountinfo nor sysfs shows": {
+		"a new device whose use neither mountinfo nor sysfs shows": {
 			with(foundDevice(), func(s *decide.Slot) {
 				s.Content, s.UsersKnown, s.Users = disk.ContentNone, true, []disk.User{{What: disk.ExclusiveOpen, Where: "/dev/sdb"}}
 			}),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.InUse},
 		},
-		"a clean device, too": {
+		"a clean device is published if nothing uses it": {
 			with(foundDevice(), func(s *decide.Slot) { s.Record, s.Stayed = &disk.Record{State: disk.Clean, Generation: 7}, true }),
 			outcome{Do: decide.FindUsers, State: stowage.EntryPending},
 		},
-		"and one whose class publishes what it finds": {
+		"with existingData Publish a device is published if nothing uses it": {
 			with(foundDevice(), func(s *decide.Slot) { s.Existing = decide.ExistingPublish }),
 			outcome{Do: decide.FindUsers, State: stowage.EntryPending},
 		},
-		"one that was away is inspected": {
+		"a clean disk that was away is inspected": {
 			with(found(), func(s *decide.Slot) { s.Record = &disk.Record{State: disk.Clean, Generation: 7} }),
 			outcome{Do: decide.Inspect, State: stowage.EntryPending},
 		},
-		"one that was away and is still empty is published": {
+		"a clean disk that was away and is still empty is published": {
 			with(found(), func(s *decide.Slot) {
 				s.Record, s.Content = &disk.Record{State: disk.Clean, Generation: 7}, disk.ContentNone
 			}),
 			outcome{Do: decide.Create, State: stowage.EntryPending, Generation: 7},
 		},
-		"one that came back with data is refused": {
+		"a clean disk that came back with data is refused": {
 			with(found(), func(s *decide.Slot) {
 				s.Record, s.Content = &disk.Record{State: disk.Clean, Generation: 7}, disk.ContentSome
 			}),
@@ -186,13 +186,13 @@ func TestCandidates(t *testing.T) {
 			with(found(), func(s *decide.Slot) { s.Record, s.NodesAsked = &disk.Record{State: disk.Clean, Generation: 7}, false }),
 			outcome{Do: decide.AskNodes, State: stowage.EntryPending},
 		},
-		"for one that was not away reports are not searched": {
+		"a clean disk that was not away: reports are not searched": {
 			with(found(), func(s *decide.Slot) {
 				s.Record, s.NodesAsked, s.Stayed = &disk.Record{State: disk.Clean, Generation: 7}, false, true
 			}),
 			outcome{Do: decide.Create, State: stowage.EntryPending, Generation: 7},
 		},
-		"a disk that a volume of another node has is left alone": {
+		"a disk that a volume of another node has is skipped": {
 			with(found(), func(s *decide.Slot) {
 				s.Record, s.ForeignPV = &disk.Record{State: disk.Clean, Generation: 7}, "volume local-pv-9 of node n9"
 			}),
@@ -205,22 +205,22 @@ func TestCandidates(t *testing.T) {
 			}),
 			outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7},
 		},
-		"one that was zeroed is clean enough for a file system": {
+		"a device that was zeroed is published for a file system": {
 			with(found(), func(s *decide.Slot) {
 				s.Record = &disk.Record{State: disk.Clean, Kind: disk.Device, Mode: disk.Block, Generation: 7}
 				s.Mode, s.Stayed = disk.Filesystem, true
 			}),
 			outcome{Do: decide.Create, State: stowage.EntryPending, Generation: 7},
 		},
-		"a disk whose record is damaged is left alone": {
+		"a disk whose record is damaged is skipped": {
 			with(found(), func(s *decide.Slot) { s.Damaged, s.Content = true, disk.ContentNone }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.BadRecord},
 		},
-		"a disk that another slot's volume offers is left alone": {
+		"a disk that another slot's volume offers is skipped": {
 			with(found(), func(s *decide.Slot) { s.DuplicatePV, s.Content = "local-pv-9", disk.ContentNone }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.SameBytes},
 		},
-		"a path that a volume of the reference implementation has is left alone": {
+		"a path that a volume of the reference implementation has is skipped": {
 			with(found(), func(s *decide.Slot) { s.UnmanagedPV, s.Content = "local-pv-8", disk.ContentNone }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.ForeignVolume},
 		},
@@ -255,8 +255,8 @@ func TestPublished(t *testing.T) {
 		slot *decide.Slot
 		want outcome
 	}{
-		"free and as it was":  {published(disk.PhaseAvailable), outcome{Do: decide.None, State: stowage.EntryAvailable}},
-		"bound and as it was": {published(disk.PhaseBound), outcome{Do: decide.None, State: stowage.EntryBound}},
+		"free, unchanged":  {published(disk.PhaseAvailable), outcome{Do: decide.None, State: stowage.EntryAvailable}},
+		"bound, unchanged": {published(disk.PhaseBound), outcome{Do: decide.None, State: stowage.EntryBound}},
 		"free, and gone in one scan": {
 			with(published(disk.PhaseAvailable), func(s *decide.Slot) { s.Fact, s.MissedScans = nil, 1 }),
 			outcome{Do: decide.None, State: stowage.EntryAvailable, Reason: disk.Missing},
@@ -277,7 +277,7 @@ func TestPublished(t *testing.T) {
 			}),
 			outcome{Do: decide.MarkDisk, State: stowage.EntryMissing, Reason: disk.Missing, Mark: disk.MarkMissing},
 		},
-		"mounted again": {published(disk.PhaseBound), outcome{Do: decide.None, State: stowage.EntryBound}},
+		"bound, and mounted again": {published(disk.PhaseBound), outcome{Do: decide.None, State: stowage.EntryBound}},
 		"free, and replaced": {
 			with(published(disk.PhaseAvailable), replaced), outcome{Do: decide.DeleteVolume, State: stowage.EntryReplaced, Reason: disk.Replaced},
 		},
@@ -304,7 +304,7 @@ func TestPublished(t *testing.T) {
 			with(published(disk.PhaseBound), func(s *decide.Slot) { unproven(s); s.Volume.Accepted = "weak:b2:7:1024" }),
 			outcome{Do: decide.WriteRecord, State: stowage.EntryBound},
 		},
-		"adopted, and seen for the first time": {
+		"adopted, and observed for the first time": {
 			with(published(disk.PhaseBound), func(s *decide.Slot) { s.Volume.Identity, s.Record, s.VolumeRecord = "", nil, nil }),
 			outcome{Do: decide.WriteRecord, State: stowage.EntryBound},
 		},
@@ -336,7 +336,7 @@ func TestPublished(t *testing.T) {
 			with(published(disk.PhaseAvailable), func(s *decide.Slot) { s.Fact.Problem = disk.Problemf(disk.TimedOut, "") }),
 			outcome{Do: decide.None, State: stowage.EntryAvailable, Reason: disk.TimedOut},
 		},
-		"free, and has not answered for a while": {
+		"free, and persistently does not answer": {
 			with(published(disk.PhaseAvailable), func(s *decide.Slot) {
 				s.Fact.Problem, s.Fact.Identity, s.Persistent = disk.Problemf(disk.TimedOut, ""), "", true
 			}),
@@ -363,8 +363,8 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// TestMarks: a volume with a claim has mark Missing, Replaced or Failing exactly while its disk
-// is so.
+// TestMarks: a volume with a claim is marked Missing, Replaced or Failing while its disk is in
+// that state.
 func TestMarks(t *testing.T) {
 	gone := func(s *decide.Slot) { s.Fact, s.Record, s.MissedScans = nil, nil, decide.AbsentAfter }
 	replaced := func(s *decide.Slot) { s.Fact.Identity, s.Record = "fs:u2:/", nil }
@@ -374,7 +374,7 @@ func TestMarks(t *testing.T) {
 	problem := func(reason disk.Reason) func(*decide.Slot) {
 		return func(s *decide.Slot) { s.Fact.Problem = disk.Problemf(reason, "") }
 	}
-	silent := func(s *decide.Slot) {
+	hung := func(s *decide.Slot) {
 		problem(disk.TimedOut)(s)
 		s.Fact.Identity, s.Persistent = "", true
 	}
@@ -394,28 +394,28 @@ func TestMarks(t *testing.T) {
 		"mounted read-only": {
 			disk.Unmarked, []func(*decide.Slot){problem(disk.ReadOnly)}, outcome{Do: decide.None, State: stowage.EntryBound, Reason: disk.ReadOnly},
 		},
-		"silent in one scan": {
-			disk.Unmarked, []func(*decide.Slot){silent, func(s *decide.Slot) { s.Persistent = false }},
+		"no answer in one scan": {
+			disk.Unmarked, []func(*decide.Slot){hung, func(s *decide.Slot) { s.Persistent = false }},
 			outcome{Do: decide.None, State: stowage.EntryBound, Reason: disk.TimedOut},
 		},
-		"silent for a while": {
-			disk.Unmarked, []func(*decide.Slot){silent},
+		"persistently no answer": {
+			disk.Unmarked, []func(*decide.Slot){hung},
 			outcome{Do: decide.MarkDisk, State: stowage.EntryFailing, Reason: disk.TimedOut, Mark: disk.MarkFailing},
 		},
-		"silent, and marked before the restart": {
-			disk.MarkFailing, []func(*decide.Slot){silent, func(s *decide.Slot) { s.Persistent = false }},
+		"no answer, and marked before the restart": {
+			disk.MarkFailing, []func(*decide.Slot){hung, func(s *decide.Slot) { s.Persistent = false }},
 			outcome{Do: decide.None, State: stowage.EntryFailing, Reason: disk.TimedOut},
 		},
-		"well again": {disk.MarkFailing, nil, outcome{Do: decide.MarkDisk, State: stowage.EntryBound}},
-		"failing, and taken out": {
+		"healthy again": {disk.MarkFailing, nil, outcome{Do: decide.MarkDisk, State: stowage.EntryBound}},
+		"failing, and removed": {
 			disk.MarkFailing, []func(*decide.Slot){gone}, outcome{Do: decide.MarkDisk, State: stowage.EntryMissing, Reason: disk.Missing, Mark: disk.MarkMissing},
 		},
 		"failing, and replaced": {
 			disk.MarkFailing, []func(*decide.Slot){replaced, problem(disk.FilesystemError)},
 			outcome{Do: decide.MarkDisk, State: stowage.EntryReplaced, Reason: disk.Replaced, Mark: disk.MarkReplaced},
 		},
-		"replaced by one that is silent: only proof ends that it is another one": {
-			disk.MarkReplaced, []func(*decide.Slot){silent}, outcome{Do: decide.None, State: stowage.EntryFailing, Reason: disk.TimedOut},
+		"replaced by a disk that does not answer: Replaced stays until proof": {
+			disk.MarkReplaced, []func(*decide.Slot){hung}, outcome{Do: decide.None, State: stowage.EntryFailing, Reason: disk.TimedOut},
 		},
 		"missing, and marked": {
 			disk.MarkMissing, []func(*decide.Slot){gone}, outcome{Do: decide.None, State: stowage.EntryMissing, Reason: disk.Missing},
@@ -427,42 +427,42 @@ func TestMarks(t *testing.T) {
 			disk.MarkMissing, []func(*decide.Slot){replaced},
 			outcome{Do: decide.MarkDisk, State: stowage.EntryReplaced, Reason: disk.Replaced, Mark: disk.MarkReplaced},
 		},
-		"replaced, and the other one taken out again": {
+		"replaced, and the other disk removed again": {
 			disk.MarkReplaced, []func(*decide.Slot){gone},
 			outcome{Do: decide.MarkDisk, State: stowage.EntryMissing, Reason: disk.Missing, Mark: disk.MarkMissing},
 		},
-		"back": {disk.MarkReplaced, nil, outcome{Do: decide.MarkDisk, State: stowage.EntryBound}},
-		"back, and grown": {
+		"the disk is back": {disk.MarkReplaced, nil, outcome{Do: decide.MarkDisk, State: stowage.EntryBound}},
+		"the disk is back, and grown": {
 			disk.MarkMissing, []func(*decide.Slot){func(s *decide.Slot) { s.Fact.Bytes *= 2 }},
 			outcome{Do: decide.MarkDisk, State: stowage.EntryBound, Reason: disk.Grown},
 		},
-		"back, and the node uses it": {
+		"the disk is back, and the node uses it": {
 			disk.MarkMissing, []func(*decide.Slot){problem(disk.InUse)}, outcome{Do: decide.MarkDisk, State: stowage.EntryBound, Reason: disk.InUse},
 		},
-		"replaced by one that the node uses": {
+		"replaced by a disk that the node uses": {
 			disk.Unmarked, []func(*decide.Slot){replaced, problem(disk.InUse)},
 			outcome{Do: decide.MarkDisk, State: stowage.EntryReplaced, Reason: disk.Replaced, Mark: disk.MarkReplaced},
 		},
-		"another one, which an administrator accepts": {
+		"replaced by a disk that an administrator accepts": {
 			disk.MarkReplaced, []func(*decide.Slot){replaced, func(s *decide.Slot) { s.Volume.Accepted = "fs:u2:/" }},
 			outcome{Do: decide.WriteRecord, State: stowage.EntryBound},
 		},
-		"away in one scan": {
+		"missing in one scan": {
 			disk.Unmarked, []func(*decide.Slot){gone, func(s *decide.Slot) { s.MissedScans = 1 }},
 			outcome{Do: decide.None, State: stowage.EntryBound, Reason: disk.Missing},
 		},
-		"a marked one that was not looked for": {
+		"marked, and the directory was not read": {
 			disk.MarkMissing, []func(*decide.Slot){gone, func(s *decide.Slot) { s.DirectoryRead = false }}, outcome{Do: decide.None, State: stowage.EntryBound},
 		},
-		"a marked one that does not answer": {
+		"marked, and the disk does not answer": {
 			disk.MarkReplaced, []func(*decide.Slot){problem(disk.TimedOut), func(s *decide.Slot) { s.Fact.Identity = "" }},
 			outcome{Do: decide.None, State: stowage.EntryBound, Reason: disk.TimedOut},
 		},
-		"something is there again, and may be the one that was missing": {
+		"marked Missing, and a disk is at the path that may be the volume's": {
 			disk.MarkMissing, []func(*decide.Slot){unproven},
 			outcome{Do: decide.MarkDisk, State: stowage.EntryUnproven, Reason: disk.IdentityUnproven},
 		},
-		"it was another one before the restart, and nothing proves that it is not now": {
+		"marked Replaced, and a disk is at the path that may be the volume's": {
 			disk.MarkReplaced, []func(*decide.Slot){unproven},
 			outcome{Do: decide.None, State: stowage.EntryUnproven, Reason: disk.IdentityUnproven},
 		},
@@ -493,17 +493,17 @@ func TestZFSDatasetOfAPool(t *testing.T) {
 	}
 }
 
-// TestFreeVolumesWhoseDiskWasAway: what a disk was when it was published need not hold when
-// it is back, or the node has restarted.
+// TestFreeVolumesWhoseDiskWasAway: after a detach or a restart of the node, a disk may hold
+// other data than when it was published.
 func TestFreeVolumesWhoseDiskWasAway(t *testing.T) {
 	available := outcome{Do: decide.None, State: stowage.EntryAvailable}
 	for name, test := range map[string]struct {
 		change func(*decide.Slot)
 		want   outcome
 	}{
-		"it is inspected":               {func(*decide.Slot) {}, outcome{Do: decide.Inspect, State: stowage.EntryAvailable}},
-		"still empty: that is recorded": {func(s *decide.Slot) { s.Content = disk.ContentNone }, outcome{Do: decide.WriteRecord, State: stowage.EntryAvailable}},
-		"it holds data: no claim gets the volume": {func(s *decide.Slot) { s.Content = disk.ContentSome },
+		"it is inspected":                         {func(*decide.Slot) {}, outcome{Do: decide.Inspect, State: stowage.EntryAvailable}},
+		"still empty: the attachment is recorded": {func(s *decide.Slot) { s.Content = disk.ContentNone }, outcome{Do: decide.WriteRecord, State: stowage.EntryAvailable}},
+		"it holds data: the volume is deleted": {func(s *decide.Slot) { s.Content = disk.ContentSome },
 			outcome{Do: decide.DeleteVolume, State: stowage.EntryAvailable, Reason: disk.NotEmpty}},
 		"it was not away":                                 {func(s *decide.Slot) { s.Stayed = true }, available},
 		"it was published with data":                      {func(s *decide.Slot) { s.Record.Accepted = true }, available},
@@ -538,48 +538,48 @@ func TestSuccessors(t *testing.T) {
 		slot *decide.Slot
 		want outcome
 	}{
-		"its data is not wiped: it may be another disk": {
+		"its data is not cleaned: it may be another disk": {
 			successor(disk.Cleaning, disk.Delete, func(*decide.Slot) {}), refused,
 		},
-		"nor published by a class that publishes what it finds": {
+		"nor published with existingData Publish": {
 			successor(disk.Published, disk.Delete, func(s *decide.Slot) { s.Existing = decide.ExistingPublish }), refused,
 		},
-		"with that class it is inspected": {
+		"with existingData Publish it is inspected": {
 			successor(disk.Published, disk.Delete, func(s *decide.Slot) { s.Existing, s.Content = decide.ExistingPublish, disk.ContentUnknown }),
 			outcome{Do: decide.Inspect, State: stowage.EntryPending},
 		},
-		"a class that cleans what it finds cleans it": {
+		"with existingData Clean it is cleaned": {
 			successor(disk.Cleaning, disk.Delete, func(s *decide.Slot) { s.Existing = decide.ExistingClean }),
 			outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: first + 8},
 		},
-		"but not if the data was to be kept": {
+		"with existingData Clean, and the data was to be kept": {
 			successor(disk.Retained, disk.Retain, func(s *decide.Slot) { s.Existing = decide.ExistingClean }), refused,
 		},
-		"nor if it is of policy Retain and was not recorded as retained yet": {
+		"with existingData Clean, and policy Retain, not recorded as retained yet": {
 			successor(disk.Published, disk.Retain, func(s *decide.Slot) { s.Existing = decide.ExistingClean }), refused,
 		},
-		"nor if an earlier disk at the path was retained, which may be this one": {
+		"with existingData Clean, and an earlier disk at the path was retained": {
 			successor(disk.Cleaning, disk.Delete, func(s *decide.Slot) {
 				s.Existing = decide.ExistingClean
 				s.Predecessors = append(s.Predecessors, disk.Record{Identity: "weak:b0:1", State: disk.Retained, Policy: disk.Retain, Generation: first})
 			}), refused,
 		},
-		"nor published, if one of them is another cluster's": {
+		"empty, and one of the former disks is another cluster's": {
 			successor(disk.Retained, disk.Retain, func(s *decide.Slot) {
 				s.Content = disk.ContentNone
 				s.Predecessors = append(s.Predecessors, disk.Record{Identity: "weak:b0:1", State: disk.Published, Cluster: "there", Generation: first})
 			}), outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.OtherCluster},
 		},
-		"if it seems to be blank, it is read from end to end": {
+		"a device that seems to be blank is read from end to end": {
 			successor(disk.Cleaning, disk.Delete, func(s *decide.Slot) { s.Content = disk.ContentSampled }), proof,
 		},
-		"also with AssumeBlank": {
+		"a device that seems to be blank, with AssumeBlank": {
 			successor(disk.Cleaning, disk.Delete, func(s *decide.Slot) { s.Content, s.Existing = disk.ContentSampled, decide.ExistingAssumeBlank }), proof,
 		},
-		"once it is proven to be blank, it is published": {
+		"a device that is proven to be blank is published": {
 			successor(disk.Cleaning, disk.Delete, func(s *decide.Slot) { s.Content = disk.ContentNone }), create,
 		},
-		"or once an administrator has acknowledged its data": {
+		"after an administrator has acknowledged its data it is published": {
 			successor(disk.Cleaning, disk.Delete, func(s *decide.Slot) { s.Acknowledged = true }), create,
 		},
 	} {

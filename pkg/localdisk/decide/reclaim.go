@@ -20,7 +20,7 @@ func ForReclaim(s *Slot) bool {
 // Reclaim decides about a slot that is ForReclaim. A released volume with policy Delete is
 // deleted first: the finalizer keeps it, and nothing binds a volume that is being deleted.
 // Then the disk is cleaned, and the finalizer is removed only after the node's record says
-// that the disk is clean. A disk whose volume vanished in another way is dirty: see orphan.
+// that the disk is clean. A disk whose volume was removed in another way is dirty: see orphan.
 func Reclaim(s *Slot) Decision {
 	switch v := s.Volume; {
 	case v == nil:
@@ -35,7 +35,7 @@ func Reclaim(s *Slot) Decision {
 }
 
 // withPhase records the volume's phase before a decision to wait or to remove the finalizer:
-// the volume may be gone when the disk is next decided about.
+// the volume may be gone at the next decision about the disk.
 func withPhase(s *Slot, d Decision) Decision {
 	if (d.Do == None || d.Do == RemoveFinalizer) && s.PhaseUnrecorded() {
 		d.Do = WriteRecord
@@ -69,7 +69,7 @@ func failed(v *disk.Volume) Decision {
 	if v.Policy == disk.RecyclePolicy {
 		return wait(stowage.EntryFailed, recycle(v))
 	}
-	return wait(stowage.EntryFailed, disk.Problemf(disk.PhaseFailed, "volume %s is Failed and is left alone: delete it, and the disk is cleaned if the volume's policy is Delete", v.Name))
+	return wait(stowage.EntryFailed, disk.Problemf(disk.PhaseFailed, "volume %s is Failed, so its disk is neither cleaned nor published: delete it, and the disk is cleaned if the volume's policy is Delete", v.Name))
 }
 
 func recycle(v *disk.Volume) *disk.Problem {
@@ -100,7 +100,7 @@ func deleted(s *Slot) Decision {
 	case !s.Vacant() && s.Fact.Identity != "" && s.Match() == disk.Different:
 		return abandon(s, stowage.EntryReplaced)
 	case !s.Vacant() && !v.Claimed && v.Identity != "" && s.Match() == disk.Unproven:
-		return abandon(s, stowage.EntryUnproven) // neither disk has a claim's data, and this one is inspected before it is published
+		return abandon(s, stowage.EntryUnproven) // neither disk has the data of a claim, and the present one is inspected before it is published
 	}
 	if s.WasAway() { // data on the disk is not the volume's
 		switch s.Content {
@@ -172,11 +172,7 @@ func ready(s *Slot, state stowage.EntryState) (Decision, bool) {
 	case !s.DirectoryRead:
 		return Decision{Do: None, State: state}, false
 	case s.Vacant():
-		problem := disk.Problemf(disk.Missing, "nothing is at %s", v.HostPath)
-		if s.Fact != nil && s.Fact.Problem != nil {
-			problem.Message = s.Fact.Problem.Message
-		}
-		return wait(stowage.EntryMissing, problem), false
+		return wait(stowage.EntryMissing, missing(s)), false
 	case s.Fact.Problem != nil && s.Fact.Problem.Reason == disk.InUse:
 		return wait(state, disk.Problemf(disk.VolumeInUse, "%s", s.Fact.Problem.Message)), false
 	case s.Failing():
@@ -196,7 +192,7 @@ func ready(s *Slot, state stowage.EntryState) (Decision, bool) {
 		return wait(stowage.EntryUnproven, s.Unproven()), false
 	}
 	if s.Damaged {
-		return wait(state, disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged: remove its file, and it is made again from the volume")), false
+		return wait(state, disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged: remove its file, and it is recreated from the volume")), false
 	}
 	if problem := s.OfOtherCluster(); problem != nil {
 		return wait(state, problem), false
@@ -211,7 +207,7 @@ func ready(s *Slot, state stowage.EntryState) (Decision, bool) {
 }
 
 func classRemoved(s *Slot) *disk.Problem {
-	return disk.Problemf(disk.NotConfigured, "how to clean is not known: the configuration no longer has class %q", s.Key.Class)
+	return disk.Problemf(disk.NotConfigured, "the cleaning method is not known: the configuration no longer has class %q", s.Key.Class)
 }
 
 // foreignRecord reports whether the disk at the path was recorded for another volume.

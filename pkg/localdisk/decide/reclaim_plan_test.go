@@ -22,10 +22,10 @@ func TestPlanOfCleaning(t *testing.T) {
 	})
 	t.Run("Ensure a new PV is not created while cleaning of volume behind the PV is still in progress", func(t *testing.T) {
 		slots := map[string]*decide.Slot{
-			"the volume is held":                        with(deleting(), state(disk.Cleaning)),
-			"the volume's object was removed by hand":   vanished(disk.Cleaning, disk.Delete),
-			"and the disk looks empty":                  with(vanished(disk.Cleaning, disk.Delete), func(s *decide.Slot) { s.Content = disk.ContentNone }),
-			"and the class publishes whatever it finds": with(vanished(disk.Cleaning, disk.Delete), func(s *decide.Slot) { s.Existing = decide.ExistingPublish }),
+			"the finalizer holds the volume":          with(deleting(), state(disk.Cleaning)),
+			"the volume's object was removed by hand": vanished(disk.Cleaning, disk.Delete),
+			"no data was found on the disk":           with(vanished(disk.Cleaning, disk.Delete), func(s *decide.Slot) { s.Content = disk.ContentNone }),
+			"existingData is Publish":                 with(vanished(disk.Cleaning, disk.Delete), func(s *decide.Slot) { s.Existing = decide.ExistingPublish }),
 		}
 		for name, s := range slots {
 			if !decide.ForReclaim(s) {
@@ -39,10 +39,10 @@ func TestPlanOfCleaning(t *testing.T) {
 	})
 	t.Run("Ensure two simultaneous cleaning operations on the same PV do not occur", func(t *testing.T) {
 		// A slot has one decision at a time, and none while its disk is being cleaned. A second
-		// slot that leads to the same disk is never cleaned.
+		// slot of the same disk is never cleaned.
 		other := with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.DuplicatePV = "local-pv-1" })
 		if got := reclaim(t, other); got.Do != decide.None {
-			t.Errorf("a second way to the disk: got %+v", got)
+			t.Errorf("a second slot of the disk: got %+v", got)
 		}
 	})
 }

@@ -16,10 +16,10 @@ import (
 
 var key = disk.Key{Class: "local-fast", Name: "disk1"}
 
-// released is a slot whose claim is gone, and which is unused.
+// released is a slot with a released volume whose disk is unused.
 func released() *decide.Slot {
 	s := &decide.Slot{
-		Key: key, Configured: true, Existing: decide.ExistingRefuse, DirectoryRead: true, UsersKnown: true, NodesAsked: true,
+		Key: key, Configured: true, Existing: decide.ExistingRefuse, DirectoryRead: true, Answers: decide.Answers{UsersKnown: true, NodesAsked: true},
 		Fact: &disk.Fact{Key: key, HostPath: "/mnt/disks/disk1", Kind: disk.Mount, Identity: "fs:u1:/", Bytes: 10 << 30},
 		Volume: &disk.Volume{
 			Name: "local-pv-1", UID: "1", Key: key, HostPath: "/mnt/disks/disk1", Identity: "fs:u1:/", Bytes: 10 << 30,
@@ -38,8 +38,8 @@ func deleting() *decide.Slot {
 	return with(released(), func(s *decide.Slot) { s.Volume.Deleting = true })
 }
 
-// vanished is a slot whose volume was released and is gone without a trace but the
-// record, for longer than the grace period, and whose disk may be cleaned.
+// vanished is a slot whose volume was released and is gone. The grace period since then has
+// ended, and the controller allows the clean.
 func vanished(state disk.State, policy disk.Policy) *decide.Slot {
 	return with(released(), func(s *decide.Slot) {
 		s.Volume, s.VolumeRecord = nil, nil
@@ -74,7 +74,7 @@ func state(st disk.State) func(*decide.Slot) { return func(s *decide.Slot) { s.R
 
 func uid(u string) func(*decide.Slot) { return func(s *decide.Slot) { s.Record.UID = u } }
 
-// phase is a phase of the volume that its record has.
+// phase sets the phase of the volume and of its record.
 func phase(p disk.Phase) func(*decide.Slot) {
 	return func(s *decide.Slot) {
 		s.Volume.Phase = p
@@ -82,7 +82,7 @@ func phase(p disk.Phase) func(*decide.Slot) {
 	}
 }
 
-// last is the phase in which a volume that is gone was observed last.
+// last sets the last observed phase of a volume that is gone.
 func last(p disk.Phase) func(*decide.Slot) { return func(s *decide.Slot) { s.Record.Phase = p } }
 
 func content(c disk.Content) func(*decide.Slot) { return func(s *decide.Slot) { s.Content = c } }
@@ -111,26 +111,26 @@ func outcomeOf(d decide.Decision) outcome {
 func reclaim(t *testing.T, s *decide.Slot) outcome {
 	t.Helper()
 	if !decide.ForReclaim(s) {
-		t.Fatal("the slot does not concern reclaim")
+		t.Fatal("the slot is not ForReclaim")
 	}
 	return outcomeOf(decide.Reclaim(s))
 }
 
-// TestDisksOfAKilledProvisioner: a process that cannot end may write to the disk still.
+// TestDisksOfAKilledProvisioner: a killed process that cannot end may still write to the disk.
 func TestDisksOfAKilledProvisioner(t *testing.T) {
-	stuck := func(s *decide.Slot) { s.Cleaner, s.UsersKnown = 4711, false }
-	alone := outcome{Do: decide.None, State: stowage.EntryCleaning, Reason: disk.TimedOut}
+	unfinished := func(s *decide.Slot) { s.Cleaner, s.UsersKnown = 4711, false }
+	untouched := outcome{Do: decide.None, State: stowage.EntryCleaning, Reason: disk.TimedOut}
 	run(t, map[string]reclaimCase{
-		"half cleaned, with a volume":         {with(deleting(), state(disk.Cleaning), stuck), alone},
-		"half cleaned, without one":           {with(vanished(disk.Cleaning, disk.Delete), stuck), alone},
-		"another cluster's, and acknowledged": {with(vanished(disk.Cleaning, disk.Delete), otherCluster, acknowledged, stuck), alone},
-		"once it has ended": {with(deleting(), state(disk.Cleaning), func(s *decide.Slot) { s.UsersKnown = true }),
+		"half cleaned, with a volume":         {with(deleting(), state(disk.Cleaning), unfinished), untouched},
+		"half cleaned, without one":           {with(vanished(disk.Cleaning, disk.Delete), unfinished), untouched},
+		"another cluster's, and acknowledged": {with(vanished(disk.Cleaning, disk.Delete), otherCluster, acknowledged, unfinished), untouched},
+		"after the process has ended": {with(deleting(), state(disk.Cleaning), func(s *decide.Slot) { s.UsersKnown = true }),
 			outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
 	})
 }
 
 // TestDeletedFreeVolumes: a volume without a claim is deleted, by hand or because its disk was
-// gone for a moment. What is on the disk after it was away is not the volume's.
+// absent for a moment. Data that is on the disk after it was away is not the volume's.
 func TestDeletedFreeVolumes(t *testing.T) {
 	free := func(changes ...func(*decide.Slot)) *decide.Slot {
 		s := deleting()
@@ -151,23 +151,23 @@ func TestDeletedFreeVolumes(t *testing.T) {
 
 func TestReleased(t *testing.T) {
 	run(t, map[string]reclaimCase{
-		"with policy Delete, the volume is deleted before anything is wiped": {released(), outcome{Do: decide.DeleteVolume, State: stowage.EntryCleaning}},
-		"not before its users are known": {
+		"with policy Delete, the volume is deleted before its disk is cleaned": {released(), outcome{Do: decide.DeleteVolume, State: stowage.EntryCleaning}},
+		"before its users are known": {
 			with(released(), func(s *decide.Slot) { s.UsersKnown = false }), outcome{Do: decide.FindUsers, State: stowage.EntryReleased}},
 		"still in use":        {with(released(), used), outcome{Do: decide.None, State: stowage.EntryReleased, Reason: disk.VolumeInUse}},
 		"with policy Retain":  {with(released(), policy(disk.Retain)), outcome{Do: decide.None, State: stowage.EntryReleased}},
 		"with policy Recycle": {with(released(), policy(disk.RecyclePolicy)), outcome{Do: decide.None, State: stowage.EntryReleased, Reason: disk.Recycle}},
-		"with policy Retain, set after it was released: that is recorded": {
+		"with policy Retain, set after the release: the policy is recorded": {
 			with(released(), func(s *decide.Slot) { s.Volume.Policy = disk.Retain }), outcome{Do: decide.WriteRecord, State: stowage.EntryReleased}},
-		"made by hand, of a disk that was cleaned for another volume of its name": {
+		"made by hand, on a disk that was cleaned for another volume of its name": {
 			with(released(), state(disk.Clean), uid("0")), outcome{Do: decide.WriteRecord, State: stowage.EntryReleased}},
-		"gone":                    {with(released(), gone), outcome{Do: decide.None, State: stowage.EntryMissing, Reason: disk.Missing}},
-		"replaced":                {with(released(), replaced), outcome{Do: decide.None, State: stowage.EntryReplaced, Reason: disk.Replaced}},
-		"perhaps another disk":    {with(released(), unproven), outcome{Do: decide.None, State: stowage.EntryUnproven, Reason: disk.IdentityUnproven}},
-		"the directory is silent": {with(released(), func(s *decide.Slot) { s.DirectoryRead = false }), outcome{Do: decide.None, State: stowage.EntryReleased}},
-		"the class is gone from the configuration": {
+		"gone":                       {with(released(), gone), outcome{Do: decide.None, State: stowage.EntryMissing, Reason: disk.Missing}},
+		"replaced":                   {with(released(), replaced), outcome{Do: decide.None, State: stowage.EntryReplaced, Reason: disk.Replaced}},
+		"perhaps another disk":       {with(released(), unproven), outcome{Do: decide.None, State: stowage.EntryUnproven, Reason: disk.IdentityUnproven}},
+		"the directory was not read": {with(released(), func(s *decide.Slot) { s.DirectoryRead = false }), outcome{Do: decide.None, State: stowage.EntryReleased}},
+		"the configuration no longer has the class": {
 			with(released(), func(s *decide.Slot) { s.Configured = false }), outcome{Do: decide.None, State: stowage.EntryReleased, Reason: disk.NotConfigured}},
-		"in use by the scan's view of the mounts": {
+		"in use according to the scan": {
 			with(released(), func(s *decide.Slot) { s.Fact.Problem = disk.Problemf(disk.InUse, "") }),
 			outcome{Do: decide.None, State: stowage.EntryReleased, Reason: disk.VolumeInUse}},
 		"on a disk that cannot be written": {
@@ -176,14 +176,14 @@ func TestReleased(t *testing.T) {
 		"on a disk whose file system is shut down": {
 			with(released(), func(s *decide.Slot) { s.Fact.Problem = disk.Problemf(disk.FilesystemError, "") }),
 			outcome{Do: decide.None, State: stowage.EntryFailing, Reason: disk.FilesystemError}},
-		"on a disk that has not answered for a while": {
+		"on a disk that persistently does not answer": {
 			with(released(), func(s *decide.Slot) { s.Fact.Problem, s.Persistent = disk.Problemf(disk.TimedOut, ""), true }),
 			outcome{Do: decide.None, State: stowage.EntryFailing, Reason: disk.TimedOut}},
 		"without the finalizer": {
 			with(released(), func(s *decide.Slot) { s.Volume.Finalized = false }), outcome{Do: decide.AddFinalizer, State: stowage.EntryReleased}},
 		"the disk has no record": {
 			with(released(), func(s *decide.Slot) { s.Record, s.VolumeRecord = nil, nil }), outcome{Do: decide.WriteRecord, State: stowage.EntryReleased}},
-		"adopted, and its disk is known as another volume's": {
+		"adopted, and its disk is recorded for another volume": {
 			with(released(), func(s *decide.Slot) { s.Volume.Identity, s.Record.Volume = "", "local-pv-2" }),
 			outcome{Do: decide.None, State: stowage.EntryUnproven, Reason: disk.IdentityUnproven}},
 		"the record is damaged": {
@@ -195,7 +195,7 @@ func TestReleased(t *testing.T) {
 func TestFailed(t *testing.T) {
 	failed := phase(disk.PhaseOfFailed)
 	run(t, map[string]reclaimCase{
-		"is left alone":                       {with(released(), failed), outcome{Do: decide.None, State: stowage.EntryFailed, Reason: disk.PhaseFailed}},
+		"nothing is done":                     {with(released(), failed), outcome{Do: decide.None, State: stowage.EntryFailed, Reason: disk.PhaseFailed}},
 		"with policy Recycle":                 {with(released(), failed, policy(disk.RecyclePolicy)), outcome{Do: decide.None, State: stowage.EntryFailed, Reason: disk.Recycle}},
 		"deleted by hand, with policy Delete": {with(deleting(), failed), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
 	})
@@ -203,23 +203,23 @@ func TestFailed(t *testing.T) {
 
 func TestDeleted(t *testing.T) {
 	run(t, map[string]reclaimCase{
-		"is cleaned":   {deleting(), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
-		"still in use": {with(deleting(), used), outcome{Do: decide.None, State: stowage.EntryCleaning, Reason: disk.VolumeInUse}},
-		"half cleaned": {with(deleting(), state(disk.Cleaning)), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
-		"clean":        {with(deleting(), state(disk.Clean)), outcome{Do: decide.RemoveFinalizer, State: stowage.EntryCleaning}},
-		"clean of another volume's data": {
+		"its disk is cleaned": {deleting(), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
+		"still in use":        {with(deleting(), used), outcome{Do: decide.None, State: stowage.EntryCleaning, Reason: disk.VolumeInUse}},
+		"half cleaned":        {with(deleting(), state(disk.Cleaning)), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
+		"clean":               {with(deleting(), state(disk.Clean)), outcome{Do: decide.RemoveFinalizer, State: stowage.EntryCleaning}},
+		"cleaned for another volume": {
 			with(deleting(), state(disk.Clean), func(s *decide.Slot) { s.Record.Volume = "local-pv-0" }), outcome{Do: decide.WriteRecord, State: stowage.EntryCleaning}},
-		"without our finalizer": {
+		"without the finalizer": {
 			with(deleting(), func(s *decide.Slot) { s.Volume.Finalized = false }), outcome{Do: decide.None, State: stowage.EntryReleased}},
 		"while a claim has it": {
 			with(deleting(), phase(disk.PhaseBound)), outcome{Do: decide.None, State: stowage.EntryBound, Reason: disk.VolumeInUse}},
-		"by hand, while a claim is being bound: goes, and the disk is inspected when nothing can be bound any more": {
+		"by hand, while a claim is being bound: the finalizer is removed, and the disk is inspected afterwards": {
 			with(deleting(), phase(disk.PhaseAvailable)), outcome{Do: decide.RemoveFinalizer, State: stowage.EntryReleased}},
-		"by hand, while a claim is being bound, which the record does not know": {
+		"by hand, while a claim is being bound, which is not recorded": {
 			with(deleting(), func(s *decide.Slot) { s.Volume.Phase = disk.PhaseAvailable }), outcome{Do: decide.WriteRecord, State: stowage.EntryReleased}},
-		"by hand, while a claim is being bound, on a disk that is thought clean": {
+		"by hand, while a claim is being bound, on a disk that is recorded as clean": {
 			with(deleting(), phase(disk.PhaseAvailable), state(disk.Clean), uid("0")), outcome{Do: decide.WriteRecord, State: stowage.EntryReleased}},
-		"clean of the data of another volume of its name": {
+		"cleaned for another volume of its name": {
 			with(deleting(), state(disk.Clean), uid("0")), outcome{Do: decide.WriteRecord, State: stowage.EntryCleaning}},
 		"half cleaned for another volume of its name": {
 			with(deleting(), state(disk.Cleaning), uid("0")), outcome{Do: decide.WriteRecord, State: stowage.EntryCleaning}},
@@ -247,11 +247,11 @@ func TestDeleted(t *testing.T) {
 
 func TestVanished(t *testing.T) {
 	run(t, map[string]reclaimCase{
-		"is cleaned, and its name never used again": {
+		"its disk is cleaned, and its name never used again": {
 			vanished(disk.Published, disk.Delete), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 8}},
-		"not before the reports of other nodes were searched: it may have been theirs meanwhile": {
+		"before the reports of other nodes were searched: another node may have used the disk": {
 			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.NodesAsked = false }), outcome{Do: decide.AskNodes, State: stowage.EntryCleaning}},
-		"and it is: a volume of another node has it": {
+		"another node has a volume of the disk": {
 			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.ForeignPV = "volume local-pv-9 of node n9" }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.OtherNodesVolume}},
 		"half cleaned": {
@@ -262,7 +262,7 @@ func TestVanished(t *testing.T) {
 			with(vanished(disk.Published, disk.Delete), foreign), outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.ForeignVolume}},
 		"the same with policy Retain": {
 			with(vanished(disk.Retained, disk.Retain), foreign), outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.ForeignVolume}},
-		"for the first time: the time is recorded": {
+		"found for the first time: the time is recorded": {
 			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.Record.Missed = time.Time{} }), outcome{Do: decide.MarkVanished, State: stowage.EntryCleaning}},
 		"within the grace period": {
 			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.GraceOver = false }),
@@ -273,7 +273,7 @@ func TestVanished(t *testing.T) {
 		"not allowed by the controller": {
 			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.CleanAllowed = false }),
 			outcome{Do: decide.None, State: stowage.EntryCleaning, Reason: disk.OrphanCleanWaits}},
-		"half cleaned, which goes on at once": {
+		"half cleaned: the clean is resumed at once": {
 			with(vanished(disk.Cleaning, disk.Delete), func(s *decide.Slot) { s.GraceOver, s.CleanAllowed = false, false }),
 			outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 8}},
 		"last Bound: kept": {with(vanished(disk.Published, disk.Delete), last(disk.PhaseBound)), outcome{Do: decide.MarkRetained, State: stowage.EntryRetained}},
@@ -327,11 +327,11 @@ func TestVanished(t *testing.T) {
 	})
 }
 
-// TestOtherCluster: what another cluster recorded is neither cleaned nor published,
-// whatever it says, until an administrator acknowledges it.
+// TestOtherCluster: a disk with a record of another cluster is neither cleaned nor published,
+// whatever its state, until an administrator acknowledges it.
 func TestOtherCluster(t *testing.T) {
-	left := outcome{Do: decide.None, State: stowage.EntryRetained, Reason: disk.OtherCluster}
-	taken := outcome{Do: decide.MarkClean, State: stowage.EntryPending, Generation: 8}
+	kept := outcome{Do: decide.None, State: stowage.EntryRetained, Reason: disk.OtherCluster}
+	cleanRecord := outcome{Do: decide.MarkClean, State: stowage.EntryPending, Generation: 8}
 	cases := map[string]reclaimCase{
 		"released here, on a disk of another cluster": {
 			with(released(), otherCluster), outcome{Do: decide.None, State: stowage.EntryReleased, Reason: disk.OtherCluster}},
@@ -344,7 +344,7 @@ func TestOtherCluster(t *testing.T) {
 		"released here, and acknowledged": {
 			with(released(), otherCluster, acknowledged), outcome{Do: decide.WriteRecord, State: stowage.EntryReleased}},
 		"of no cluster": {
-			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.Cluster = "here" }), left},
+			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.Cluster = "here" }), kept},
 		"with a problem": {
 			with(vanished(disk.Published, disk.Delete), otherCluster, func(s *decide.Slot) { s.Fact.Problem = disk.Problemf(disk.InUse, "") }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.InUse}},
@@ -356,8 +356,8 @@ func TestOtherCluster(t *testing.T) {
 				of := func() *decide.Slot {
 					return with(vanished(st, p), otherCluster, content(disk.ContentNone), func(s *decide.Slot) { s.Existing = existing })
 				}
-				cases[name] = reclaimCase{of(), left}
-				cases[name+", acknowledged"] = reclaimCase{with(of(), acknowledged), taken}
+				cases[name] = reclaimCase{of(), kept}
+				cases[name+", acknowledged"] = reclaimCase{with(of(), acknowledged), cleanRecord}
 			}
 		}
 	}
@@ -380,7 +380,7 @@ func run(t *testing.T, cases map[string]reclaimCase) {
 }
 
 // TestPlanOfReclaiming has the lines of the local volume proposal's test plan that are about
-// giving volumes back, in the proposal's words.
+// released volumes, in the proposal's words.
 func TestPlanOfReclaiming(t *testing.T) {
 	t.Run("PV is released, PV should be deleted", func(t *testing.T) {
 		if got := reclaim(t, released()); got.Do != decide.DeleteVolume {
@@ -398,7 +398,7 @@ func TestPlanOfReclaiming(t *testing.T) {
 		}
 	})
 	t.Run("PV deletion failure should not remove PV from cache", func(t *testing.T) {
-		// As long as the API server shows the volume, the same is decided again.
+		// The decision does not change while the volume exists.
 		for range 3 {
 			if got := reclaim(t, released()); got.Do != decide.DeleteVolume {
 				t.Errorf("got %+v", got)
@@ -430,24 +430,24 @@ func TestClassRemoved(t *testing.T) {
 	}
 }
 
-// TestNeverKnownToBePublished: between the record and the volume the provisioner was
-// killed. What is on the disk is nothing, or what existingData wants published.
+// TestNeverKnownToBePublished: the provisioner was killed after it wrote the record and before
+// it created the volume. The disk is empty, or has data that existingData publishes.
 func TestNeverKnownToBePublished(t *testing.T) {
 	for name, test := range map[string]struct {
 		existing decide.Existing
 		content  disk.Content
 		want     decide.Action
 	}{
-		"not inspected: nothing is wiped":        {decide.ExistingRefuse, disk.ContentUnknown, decide.Inspect},
-		"empty: published again":                 {decide.ExistingRefuse, disk.ContentNone, decide.MarkClean},
-		"with data that was to be published":     {decide.ExistingPublish, disk.ContentSome, decide.MarkRetained},
-		"with data of which nothing is known":    {decide.ExistingRefuse, disk.ContentSome, decide.MarkRetained},
-		"with data, and unknown data is removed": {decide.ExistingClean, disk.ContentSome, decide.MarkRetained},
+		"not inspected: the disk is inspected": {decide.ExistingRefuse, disk.ContentUnknown, decide.Inspect},
+		"empty: published again":               {decide.ExistingRefuse, disk.ContentNone, decide.MarkClean},
+		"with data that was to be published":   {decide.ExistingPublish, disk.ContentSome, decide.MarkRetained},
+		"with data of unknown origin":          {decide.ExistingRefuse, disk.ContentSome, decide.MarkRetained},
+		"with data, and existingData is Clean": {decide.ExistingClean, disk.ContentSome, decide.MarkRetained},
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := disk.Key{Class: "fast", Name: "disk1"}
 			got := decide.Reclaim(&decide.Slot{
-				Key: key, Configured: true, DirectoryRead: true, Existing: test.existing, Content: test.content, UsersKnown: true, NodesAsked: true,
+				Key: key, Configured: true, DirectoryRead: true, Existing: test.existing, Answers: decide.Answers{Content: test.content, UsersKnown: true, NodesAsked: true},
 				Fact:   &disk.Fact{Key: key, Identity: "wwn:1"},
 				Record: &disk.Record{Identity: "wwn:1", State: disk.Published, Policy: disk.Delete, Volume: "v1", Generation: 7},
 			})

@@ -79,26 +79,13 @@ type Slot struct {
 	// Link is the device node that the volume's link (disk.Volume.Link) points to; empty if
 	// there is no link.
 	Link string
-	// Superblock is nil if it was not read.
-	Superblock *disk.Superblock
 
 	// Stayed reports whether the disk has been attached without interruption since
 	// Record.Attachment was recorded. If not, another node may have written to it.
 	Stayed bool
-	// NodesAsked reports whether the disk was searched for in the reports of all nodes: for a
-	// tombstone of its volume, from which its record is then written, and, if this node had
-	// the disk before, for a volume of another node that has it, which ForeignPV names.
-	NodesAsked bool
-	ForeignPV  string
-	// Content is whether there is data, if the disk was inspected; Found is what was found.
-	Content disk.Content
-	Found   string
 	// Cleaner is the ID of a process that was killed while it cleaned the disk and cannot exit
 	// because a disk does not answer; 0 if there is none. It may still write to the disk.
 	Cleaner int
-	// Users are the uses of the disk, if UsersKnown.
-	Users      []disk.User
-	UsersKnown bool
 	// Acknowledged reports whether an administrator acknowledged the data that Acknowledgement
 	// names: the disk is published with its data, or the record of another cluster taken over.
 	Acknowledged bool
@@ -108,9 +95,28 @@ type Slot struct {
 	GraceOver    bool
 	GraceUntil   time.Time
 	CleanAllowed bool
+
+	Answers
 }
 
-// VolumeName returns the volume through which the node uses the disk.
+// Answers are what the questions of earlier decisions found out about the disk.
+type Answers struct {
+	// NodesAsked reports whether the disk was searched for in the reports of all nodes: for a
+	// tombstone of its volume, from which its record is then written, and, if this node had
+	// the disk before, for a volume of another node that has it, which ForeignPV names.
+	NodesAsked bool
+	ForeignPV  string
+	// Content is whether there is data, if the disk was inspected; Found is what was found.
+	Content disk.Content
+	Found   string
+	// Users are the uses of the disk, if UsersKnown.
+	Users      []disk.User
+	UsersKnown bool
+	// Superblock is nil if it was not read.
+	Superblock *disk.Superblock
+}
+
+// VolumeName returns the name of the disk's volume, present or recorded; empty if there is none.
 func (s *Slot) VolumeName() string {
 	switch {
 	case s.Volume != nil:
@@ -202,7 +208,7 @@ func Acknowledge(name string) string {
 // OfOtherNode returns the problem of a disk that ForeignPV has.
 func (s *Slot) OfOtherNode() *disk.Problem {
 	return disk.Problemf(disk.OtherNodesVolume,
-		"%s has this disk's identity, so what is on it may be that volume's: take the disk to that node; delete the volume if it is not needed; or, if these are two disks, remove this node's record of the one that is here", s.ForeignPV)
+		"%s has this disk's identity, so its data may be that volume's: move the disk to that node; delete the volume if it is not needed; or, if these are two disks, remove this node's record of its own disk", s.ForeignPV)
 }
 
 // BeingCleaned returns the problem of a disk that Cleaner may write to; nil if there is none.
@@ -211,7 +217,7 @@ func (s *Slot) BeingCleaned() *disk.Problem {
 		return nil
 	}
 	return disk.Problemf(disk.TimedOut,
-		"process %d, an earlier provisioner, was killed while it cleaned and cannot end because a disk does not answer: the disk is left alone until the process has ended; look at the disk and the kernel's log, or restart the node", s.Cleaner)
+		"process %d, an earlier provisioner, was killed while it cleaned and cannot end because a disk does not answer: the disk is not touched until the process has ended; check the disk and the kernel's log, or restart the node", s.Cleaner)
 }
 
 // ProvingBlank returns why a disk that has to be blank is not published yet.
@@ -249,7 +255,7 @@ func (s *Slot) Unproven() *disk.Problem {
 			"the machine has restarted, and a stop of it may have discarded the data of the disk at %s without a change of its name; if the data is there, annotate volume %s with stowage.dev/same-disk=%s", v.HostPath, v.Name, found)
 	default:
 		return disk.Problemf(disk.IdentityUnproven,
-			"the disk at %s has no identity that outlives a restart, so it may be another one; if it is the same, annotate volume %s with stowage.dev/same-disk=%s", v.HostPath, v.Name, found)
+			"the disk at %s has no identity that persists over a restart, so it may be another disk; if it is the same, annotate volume %s with stowage.dev/same-disk=%s", v.HostPath, v.Name, found)
 	}
 }
 
@@ -257,7 +263,7 @@ func (s *Slot) Unproven() *disk.Problem {
 // and how to confirm all of them at once.
 func MachineChanged(before, now disk.Identity) *disk.Problem {
 	return disk.Problemf(disk.IdentityUnproven,
-		"the node's machine was %s and is %s: another mainboard, or another machine under the node's name, whose disks may have the same serial numbers; if it has the disks that it had, annotate the node's LocalDiskReport with stowage.dev/same-machine=%s:%s, once for all of them",
+		"the node's machine was %s and is %s: another mainboard, or another machine under the node's name, whose disks may have the same serial numbers; if its disks are the same as before, annotate the node's LocalDiskReport with stowage.dev/same-machine=%s:%s, once for all of them",
 		before.Machine(), now.Machine(), before.Machine(), now.Machine())
 }
 
@@ -288,52 +294,10 @@ func (s *Slot) AsPublished() bool {
 		r.Kind == disk.Device && r.Mode == disk.Filesystem && s.Mode == disk.Filesystem
 }
 
-// WasAway reports whether the disk of a volume that never had a claim was detached or
-// unmounted, or the node restarted, since the disk was last known to be empty. It may have been
-// written to elsewhere.
-func (s *Slot) WasAway() bool {
-	r, v := s.Record, s.Volume
-	return v != nil && !v.Claimed && s.Recorded() && s.Fact.Problem == nil && r.State == disk.Published && r.Unclaimed() &&
-		r.Attachment != "" && !r.Accepted && !s.Stayed
-}
-
-// FoundAfterAbsence returns why a volume that WasAway is withdrawn when its disk has data.
-func (s *Slot) FoundAfterAbsence() *disk.Problem {
-	return disk.Problemf(disk.NotEmpty,
-		"the disk of volume %s was away or the node restarted, and it holds %s now, which no pod of the volume wrote: the volume is withdrawn and the data kept", s.Volume.Name, s.Found)
-}
-
 // PhaseUnrecorded reports whether the record of the volume's disk has another phase than
 // the observed one.
 func (s *Slot) PhaseUnrecorded() bool {
 	r, v := s.VolumeRecord, s.Volume
 	return r != nil && v.Identity != "" && r.Cluster == s.Cluster && isOf(r, v) &&
 		r.State == disk.Published && r.Phase != v.Seen()
-}
-
-// AbsentAfter is how many consecutive scans must find no disk before it counts as absent: a
-// remount removes it for a moment.
-const AbsentAfter = 2
-
-// Absent reports whether it is certain that no disk is at the path, neither the volume's nor
-// another.
-func (s *Slot) Absent() bool {
-	return s.DirectoryRead && s.MissedScans >= AbsentAfter && s.Vacant()
-}
-
-// Vacant reports whether the last scan found no disk at the path.
-func (s *Slot) Vacant() bool {
-	if s.Fact == nil {
-		return true
-	}
-	if s.Fact.Problem == nil {
-		return false
-	}
-	switch s.Fact.Problem.Reason {
-	case disk.Missing, disk.MountMissing, disk.NotMountPoint, disk.SpecialFile,
-		disk.OutsideDirectory, disk.DiscoveryDirectory, disk.UnsupportedFilesystem:
-		return true
-	default:
-		return false
-	}
 }

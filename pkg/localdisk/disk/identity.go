@@ -28,44 +28,17 @@ import "strings"
 //	weakdir:<boot>:<device>:<inode>  a directory of one
 //
 // <at> is <machine>, or <machine>/<boot> for a disk whose data a stop of the machine may
-// discard. See Scope.
+// discard. An identity without it, and not valid for one boot, belongs to one disk anywhere.
 //
 // Sizes are not part of it: a disk that has grown is the same disk.
 //
 // Values contain no spaces; "%", ":" and "@" within them are escaped.
 type Identity string
 
-// Scope is where an identity belongs to one disk only.
-type Scope string
-
-// The scopes.
-const (
-	// ScopeGlobal: a name that its registration authority assigns once.
-	ScopeGlobal Scope = "Global"
-	// ScopeMachine: a serial number, which hypervisors repeat on every virtual machine,
-	// or the UUID of a file system or volume manager, which every machine has that was
-	// made from the same image.
-	ScopeMachine Scope = "Machine"
-	// ScopeBoot: valid until the machine restarts.
-	ScopeBoot Scope = "Boot"
-)
-
 // Scheme is what comes before the first colon.
 func (i Identity) Scheme() string {
 	scheme, _, _ := strings.Cut(string(i), ":")
 	return scheme
-}
-
-// Scope returns where the identity belongs to one disk only.
-func (i Identity) Scope() Scope {
-	switch p := i.parts(); {
-	case i.Weak(), i.Scheme() == "mem":
-		return ScopeBoot
-	case p.machine == "" && registered(p.source()):
-		return ScopeGlobal
-	default:
-		return ScopeMachine
-	}
 }
 
 // Weak reports whether the identity is valid for this boot of the node only and another

@@ -70,31 +70,6 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestScope(t *testing.T) {
-	for identity, want := range map[disk.Identity]disk.Scope{
-		"wwn:naa.5":             disk.ScopeGlobal,
-		"nvme:eui.1":            disk.ScopeGlobal,
-		"part:wwn:naa.5:u:0":    disk.ScopeGlobal,
-		"nvme:eui.1@m1/b1":      disk.ScopeBoot,
-		"vendor:t10.A@m1":       disk.ScopeMachine,
-		"serial:m:1@m1":         disk.ScopeMachine,
-		"serial:m:1@m1/b1":      disk.ScopeBoot,
-		"serial:m:1@/b1":        disk.ScopeBoot,
-		"part:serial:m:1:u:0@m": disk.ScopeMachine,
-		"dm:LVM-1@m1":           disk.ScopeMachine,
-		"fs:u1:/@m1":            disk.ScopeMachine,
-		"dir:u1:12:1@m1":        disk.ScopeMachine,
-		"mem:b1:u1:/":           disk.ScopeBoot,
-		"weak:b1:7":             disk.ScopeBoot,
-		"weakfs:b1:7:/":         disk.ScopeBoot,
-		"serial:m:1":            disk.ScopeMachine,
-	} {
-		if got := identity.Scope(); got != want {
-			t.Errorf("%s has scope %s, want %s", identity, got, want)
-		}
-	}
-}
-
 // TestMoved: an identity that is limited to a machine is found again after its mainboard was
 // exchanged, and no other is.
 func TestMoved(t *testing.T) {

@@ -37,8 +37,9 @@ type Volume struct {
 	Generation int64
 	Phase      Phase
 	Policy     Policy
-	// Claimed reports whether the volume has a claimRef.
-	Claimed bool
+	// Claimed reports whether the volume has a claimRef; ClaimUID is its UID, empty if it has none.
+	Claimed  bool
+	ClaimUID string
 	// Deleting reports whether the volume has a deletionTimestamp, Finalized whether it has the
 	// provisioner's finalizer.
 	Deleting, Finalized bool

@@ -46,7 +46,7 @@ type Scanned struct {
 	// Facts are what was found, by slot. An entry that has a problem is there too.
 	Facts map[Key]Fact
 	// Trouble has the folders that could not be read, by class. Nothing is known
-	// of their slots: none of them is missing.
+	// about their slots: none of them counts as missing.
 	Trouble map[string]*Problem
 }
 

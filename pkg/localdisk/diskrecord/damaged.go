@@ -11,17 +11,12 @@ import (
 )
 
 var (
-	// ErrDamaged is wrapped by every *Damaged: nothing is known of the disk, so nothing may
-	// be published or cleaned because of its record.
-	ErrDamaged = errors.New("record cannot be read")
 	// ErrNewer is why a file of a later release is among the damaged ones. It is
 	// whole, and this release would lose what it does not understand.
 	ErrNewer = errors.New("written by a newer release of Stowage")
 	// ErrOlder is why a file of an earlier release counts as damaged: it does not name its
 	// cluster.
 	ErrOlder = errors.New("written in an earlier form, which does not name the cluster")
-	// ErrNotFound means that there is no record to update.
-	ErrNotFound = errors.New("no record")
 	// ErrLocked means that another provisioner has the folder.
 	ErrLocked = errors.New("another provisioner on this node uses it")
 )
@@ -51,11 +46,8 @@ func (d *Damaged) Error() string {
 	if errors.Is(d.Err, ErrOlder) {
 		return fmt.Sprintf("record %s: %v; remove the file, and the disk is treated as one that was never published (existingData)", d.File, d.Err)
 	}
-	return fmt.Sprintf("record %s cannot be read: %v; the file is kept, move it away to forget the disk", d.File, d.Err)
+	return fmt.Sprintf("record %s cannot be read: %v; the file is kept; if it is moved away, the disk counts as never published", d.File, d.Err)
 }
-
-// Is makes errors.Is(err, ErrDamaged) true.
-func (d *Damaged) Is(target error) bool { return target == ErrDamaged }
 
 // Unwrap returns what is wrong with the file.
 func (d *Damaged) Unwrap() error { return d.Err }

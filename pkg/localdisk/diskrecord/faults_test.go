@@ -66,8 +66,8 @@ func TestFailedWrites(t *testing.T) {
 			if err := s.Put(record("wwn:0x3")); !errors.Is(err, fault) {
 				t.Errorf("Put: %v, want the fault", err)
 			}
-			if err := s.Update("wwn:0x1", setState(disk.Cleaning)); !errors.Is(err, fault) {
-				t.Errorf("Update: %v, want the fault", err)
+			if err := s.Put(inState("wwn:0x1", disk.Cleaning)); !errors.Is(err, fault) {
+				t.Errorf("Put again: %v, want the fault", err)
 			}
 			if files.after["sync"] != nil {
 				if err := s.Delete("wwn:0x2"); !errors.Is(err, fault) {
@@ -110,7 +110,7 @@ func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 	before, files := summary(s), &slow{s.folder, make(chan struct{}), make(chan struct{})}
 	s.folder = files
 	done := make(chan error, 1)
-	go func() { done <- s.Update("wwn:0x1", setState(disk.Cleaning)) }()
+	go func() { done <- s.Put(inState("wwn:0x1", disk.Cleaning)) }()
 	select {
 	case <-files.syncing:
 	case err := <-done:

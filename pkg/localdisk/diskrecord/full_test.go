@@ -48,13 +48,14 @@ func TestFullDisk(t *testing.T) {
 	if err := s.Put(large); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("Put: %v, want no space", err)
 	}
-	if err := s.Update("wwn:0x1", func(r *disk.Record) error { r.Root = large.Root; return nil }); !errors.Is(err, unix.ENOSPC) {
-		t.Fatalf("Update: %v, want no space", err)
+	large.Identity = "wwn:0x1"
+	if err := s.Put(large); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("Put again: %v, want no space", err)
 	}
 	if got := summary(s); got != before {
 		t.Errorf("the store returns %q, and returned %q", got, before)
 	}
-	if err := s.Update("wwn:0x1", setState(disk.Cleaning)); err != nil {
+	if err := s.Put(inState("wwn:0x1", disk.Cleaning)); err != nil {
 		t.Errorf("a small record fits still: %v", err)
 	}
 	if err := s.Close(); err != nil {
@@ -76,7 +77,7 @@ func TestReadOnlyFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for verb, err := range map[string]error{
-		"Put": s.Put(record("wwn:0x2")), "Update": s.Update("wwn:0x1", setState(disk.Clean)), "Delete": s.Delete("wwn:0x1"),
+		"Put": s.Put(record("wwn:0x2")), "Put again": s.Put(inState("wwn:0x1", disk.Clean)), "Delete": s.Delete("wwn:0x1"),
 	} {
 		if !errors.Is(err, unix.EROFS) {
 			t.Errorf("%s: %v, want that the file system is read-only", verb, err)

@@ -26,7 +26,7 @@ type model struct {
 	seen, onDisk map[string]*content
 	// pending are the changes of names that are not on disk yet.
 	pending []func(names map[string]*content)
-	// steps are left before the power cut; negative is for ever.
+	// steps are left before the power cut; negative: there is none.
 	steps int
 }
 
@@ -138,16 +138,18 @@ func (m *model) remains() []*model {
 // writes are those of a provisioner, one after the other.
 var writes = []func(*Store) error{
 	func(s *Store) error { return s.Put(record("wwn:0x1")) },
-	func(s *Store) error { return s.Update("wwn:0x1", setState(disk.Cleaning)) },
+	func(s *Store) error { return s.Put(inState("wwn:0x1", disk.Cleaning)) },
 	func(s *Store) error { return s.Put(record("wwn:0x2")) },
-	func(s *Store) error { return s.Update("wwn:0x1", setState(disk.Clean)) },
+	func(s *Store) error { return s.Put(inState("wwn:0x1", disk.Clean)) },
 	func(s *Store) error { return s.Delete("wwn:0x1") },
 	func(s *Store) error { return s.Put(record("wwn:0x1")) },
 	func(s *Store) error { return s.Delete("wwn:0x2") },
 }
 
-func setState(state disk.State) func(*disk.Record) error {
-	return func(r *disk.Record) error { r.State = state; return nil }
+func inState(identity disk.Identity, state disk.State) disk.Record {
+	r := record(identity)
+	r.State = state
+	return r
 }
 
 // summary is what a store returns, in short.

@@ -66,7 +66,7 @@ func TestBlankProofsSurviveARestart(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if len(s.All()) > 0 || len(s.Damaged()) > 0 {
-				t.Error("the file of blank proofs is taken for a record")
+				t.Error("the file of blank proofs counts as a record")
 			}
 		})
 	}

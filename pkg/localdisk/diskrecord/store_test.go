@@ -178,50 +178,9 @@ func TestRecordsAreCopies(t *testing.T) {
 	spoil(s.ByPath(given.HostPath)[0])
 	got, _ := get(t, s, "wwn:0x1")
 	spoil(got)
-	_ = s.Update("wwn:0x1", func(r *disk.Record) error {
-		spoil(*r)
-		r.State = disk.Clean
-		return errors.New("no")
-	})
 	got, _ = get(t, s, "wwn:0x1")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the store's record (-before +after):\n%s", diff)
-	}
-}
-
-func TestUpdate(t *testing.T) {
-	t.Parallel()
-	errNo := errors.New("no")
-	for name, test := range map[string]struct {
-		identity disk.Identity
-		change   func(*disk.Record) error
-		state    disk.State // afterwards
-		err      error
-		fails    bool
-	}{
-		"a change is kept":                   {"wwn:0x1", func(r *disk.Record) error { r.State = disk.Cleaning; return nil }, disk.Cleaning, nil, false},
-		"a change that fails is not written": {"wwn:0x1", func(r *disk.Record) error { r.State = disk.Clean; return errNo }, disk.Published, errNo, true},
-		"the identity must not change":       {"wwn:0x1", func(r *disk.Record) error { r.Identity = "wwn:0x2"; return nil }, disk.Published, nil, true},
-		"a missing record":                   {"wwn:0x3", func(*disk.Record) error { return nil }, disk.Published, ErrNotFound, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			folder := t.TempDir()
-			s := open(t, folder)
-			put(t, s, record("wwn:0x1"))
-			err := s.Update(test.identity, test.change)
-			if (err != nil) != test.fails || test.err != nil && !errors.Is(err, test.err) {
-				t.Errorf("Update: %v, want %v", err, test.err)
-			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			for _, s := range []*Store{s, open(t, folder)} {
-				if all := s.All(); len(all) != 1 || all[0].State != test.state {
-					t.Errorf("records are %v, want one that is %s", all, test.state)
-				}
-			}
-		})
 	}
 }
 
@@ -335,11 +294,8 @@ func TestConcurrentUse(t *testing.T) {
 				if err := s.Put(r); err != nil {
 					t.Error(err)
 				}
-				if err := s.Update(identity, func(r *disk.Record) error { r.Generation++; return nil }); err != nil {
-					t.Error(err)
-				}
-				if got, ok, err := s.Get(identity); !ok || err != nil || got.Generation != i+1 {
-					t.Errorf("read %v, %t, %v after writing %d", got, ok, err, i+1)
+				if got, ok, err := s.Get(identity); !ok || err != nil || got.Generation != i {
+					t.Errorf("read %v, %t, %v after writing %d", got, ok, err, i)
 				}
 			}
 			if err := s.Delete(identity); err != nil {

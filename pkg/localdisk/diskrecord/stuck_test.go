@@ -66,8 +66,8 @@ func silentDisk(t *testing.T) (point string, looked, hangUp func()) {
 		}
 		return buffer[:n]
 	}
-	// The first request, FUSE_INIT, is answered: with its number, and the version and read-ahead
-	// that it asks for.
+	// The answer to the first request, FUSE_INIT, has its number, and the version and read-ahead
+	// that it requests.
 	asked := request()
 	reply := make([]byte, 16+64)
 	binary.NativeEndian.PutUint32(reply, uint32(len(reply)))

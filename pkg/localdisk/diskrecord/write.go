@@ -18,29 +18,22 @@ import (
 func (s *Store) Put(record disk.Record) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	return s.put(record)
-}
-
-// Update changes a record: ErrNotFound if there is none. Other writes wait, so change must be
-// quick and must not write to the store. If change returns an error, Update returns it and
-// nothing is written.
-func (s *Store) Update(identity disk.Identity, change func(*disk.Record) error) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	record, ok, err := s.Get(identity)
-	if err == nil && !ok {
-		err = ErrNotFound
+	_, _, err := s.Get(record.Identity)
+	var data []byte
+	var stored disk.Record
+	if err == nil {
+		data, stored, err = encode(record, time.Now())
 	}
 	if err == nil {
-		err = change(&record)
-	}
-	if err == nil && record.Identity != identity {
-		err = fmt.Errorf("the identity must stay, and became %q", record.Identity)
+		err = s.replace(fileName(record.Identity), data)
 	}
 	if err != nil {
-		return fmt.Errorf("update record of disk %s: %w", identity, err)
+		return fmt.Errorf("write record of disk %s: %w", record.Identity, err)
 	}
-	return s.put(record)
+	s.known.Lock()
+	defer s.known.Unlock()
+	s.set(stored)
+	return nil
 }
 
 // Delete removes the record of a disk, and returns once that is on disk. A missing record is
@@ -85,26 +78,6 @@ func (s *Store) Recheck() {
 	for _, record := range again.records {
 		s.set(record)
 	}
-}
-
-// put is Put with writing held.
-func (s *Store) put(record disk.Record) error {
-	_, _, err := s.Get(record.Identity)
-	var data []byte
-	var stored disk.Record
-	if err == nil {
-		data, stored, err = encode(record, time.Now())
-	}
-	if err == nil {
-		err = s.replace(fileName(record.Identity), data)
-	}
-	if err != nil {
-		return fmt.Errorf("write record of disk %s: %w", record.Identity, err)
-	}
-	s.known.Lock()
-	defer s.known.Unlock()
-	s.set(stored)
-	return nil
 }
 
 // replace writes a file atomically.

@@ -65,6 +65,10 @@ func VolumeOf(pv *corev1.PersistentVolume, directories map[string]string) (disk.
 	if pv.Spec.Local.FSType != nil && *pv.Spec.Local.FSType != "" {
 		fsType = *pv.Spec.Local.FSType
 	}
+	claimUID := ""
+	if claim := pv.Spec.ClaimRef; claim != nil {
+		claimUID = string(claim.UID)
+	}
 	return disk.Volume{
 		Name:            pv.Name,
 		UID:             string(pv.UID),
@@ -81,6 +85,7 @@ func VolumeOf(pv *corev1.PersistentVolume, directories map[string]string) (disk.
 		Phase:           disk.Phase(pv.Status.Phase),
 		Policy:          disk.Policy(pv.Spec.PersistentVolumeReclaimPolicy),
 		Claimed:         pv.Spec.ClaimRef != nil,
+		ClaimUID:        claimUID,
 		Deleting:        pv.DeletionTimestamp != nil,
 		Finalized:       slices.Contains(pv.Finalizers, wellknown.LocalVolumeFinalizer),
 		Accepted:        disk.Identity(pv.Annotations[wellknown.SameDiskAnnotation]),

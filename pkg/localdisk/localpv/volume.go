@@ -176,7 +176,7 @@ func (r *Request) check() *disk.Problem {
 	case r.Disk.Problem != nil:
 		return r.Disk.Problem
 	case r.Node.Name == "" || r.Node.Hostname == "":
-		return disk.Problemf(disk.NotConfigured, "the node's label %s is not known, so no volume can be tied to the node", corev1.LabelHostname)
+		return disk.Problemf(disk.NotConfigured, "the node's label %s is not known, so no volume can have the node's affinity", corev1.LabelHostname)
 	case r.Generation < FirstGeneration:
 		return disk.Problemf(disk.BadRecord, "generation %d of the disk's volume is below %d", r.Generation, FirstGeneration)
 	}

@@ -28,7 +28,7 @@ type Kept struct {
 	// Entries are those of all pages that have an acknowledgement and one of the requested
 	// reasons, and are not acknowledged yet.
 	Entries []stowage.Entry
-	// Acknowledged is how many are already.
+	// Acknowledged counts those that are acknowledged already.
 	Acknowledged int
 
 	first *stowage.LocalDiskReport
@@ -75,11 +75,11 @@ func FindKept(ctx context.Context, reports ReportWriter, node string, reasons []
 // changed and nothing was written: find again.
 func Acknowledge(ctx context.Context, reports ReportWriter, kept *Kept) error {
 	report := kept.first.DeepCopy()
-	words := acknowledgements(report)
+	all := acknowledgements(report)
 	for i := range kept.Entries {
-		words = append(words, kept.Entries[i].Acknowledgement)
+		all = append(all, kept.Entries[i].Acknowledgement)
 	}
-	metav1.SetMetaDataAnnotation(&report.ObjectMeta, wellknown.PublishRetainedAnnotation, strings.Join(words, ","))
+	metav1.SetMetaDataAnnotation(&report.ObjectMeta, wellknown.PublishRetainedAnnotation, strings.Join(all, ","))
 	_, err := reports.Update(ctx, report, metav1.UpdateOptions{})
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
@@ -90,13 +90,13 @@ func Acknowledge(ctx context.Context, reports ReportWriter, kept *Kept) error {
 	return nil
 }
 
-// acknowledgements are the words that the annotation has.
+// acknowledgements returns the elements of the annotation.
 func acknowledgements(report *stowage.LocalDiskReport) []string {
-	var words []string
-	for word := range strings.SplitSeq(report.Annotations[wellknown.PublishRetainedAnnotation], ",") {
-		if word = strings.TrimSpace(word); word != "" {
-			words = append(words, word)
+	var all []string
+	for name := range strings.SplitSeq(report.Annotations[wellknown.PublishRetainedAnnotation], ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			all = append(all, name)
 		}
 	}
-	return words
+	return all
 }

@@ -61,7 +61,7 @@ func TestAcknowledge(t *testing.T) {
 	}{
 		"for every reason": {nil, []string{"a", "d"}, 1, "id-z/uid,id-c/uid,id-a/uid,id-d/uid"},
 		"for one reason":   {[]string{"OtherCluster"}, []string{"a"}, 0, "id-z/uid,id-c/uid,id-a/uid"},
-		"for disks that were never a volume, only if asked": {[]string{"NotEmpty"}, []string{"e"}, 0, "id-z/uid,id-c/uid,id-e/boot/mount:1"},
+		"for disks that were never a volume, only by name": {[]string{"NotEmpty"}, []string{"e"}, 0, "id-z/uid,id-c/uid,id-e/boot/mount:1"},
 		"for two reasons": {[]string{"OtherCluster", "VolumeVanished"}, []string{"a", "d"}, 1, "id-z/uid,id-c/uid,id-a/uid,id-d/uid"},
 	} {
 		t.Run(name, func(t *testing.T) {

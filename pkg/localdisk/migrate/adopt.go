@@ -28,7 +28,7 @@ const (
 	Take Verdict = "adopt"
 	// Taken: it has been adopted.
 	Taken Verdict = "adopted already"
-	// Leave: it is not adopted, for Candidate.Why.
+	// Leave: it is not adopted, for the reason Candidate.Why.
 	Leave Verdict = "left alone"
 )
 
@@ -38,7 +38,7 @@ type AdoptOptions struct {
 	Config *provisioner.ProvisionerConfiguration
 	// Nodes are the names of the volumes' nodes; none means all.
 	Nodes []string
-	// WhileRunning takes volumes although a pod of the reference runs on their node.
+	// WhileRunning adopts volumes although a pod of the reference runs on their node.
 	WhileRunning bool
 }
 
@@ -49,7 +49,7 @@ type Candidate struct {
 	Class, Path  string
 	Phase        corev1.PersistentVolumePhase
 	Verdict      Verdict
-	// Why is why the volume is left alone, and what to do about it.
+	// Why is the reason of Leave, and what to do about it.
 	Why string
 	// Reference reports whether the reference created the volume.
 	Reference bool
@@ -94,7 +94,7 @@ func FindAdoptable(ctx context.Context, client kubernetes.Interface, options Ado
 	return found, nil
 }
 
-// newView reads what volumes are evaluated against.
+// newView reads the objects that volumes are evaluated against.
 func newView(ctx context.Context, client kubernetes.Interface, options AdoptOptions) (*view, []string, error) {
 	v := &view{classes: options.Config.Classes, directories: options.Config.Directories(), wanted: options.Nodes}
 	var err error
@@ -129,10 +129,10 @@ func (c *Candidate) excludeDuplicate(v *view, paths map[string][]string) {
 		return
 	}
 	others := slices.DeleteFunc(slices.Clone(paths[place]), func(name string) bool { return name == c.Volume })
-	c.Verdict, c.Why = Leave, fmt.Sprintf("the same path of the same node is offered by %s too: delete what has no claim", strings.Join(others, ", "))
+	c.Verdict, c.Why = Leave, fmt.Sprintf("the same path of the same node is offered by %s too: delete the volume without a claim", strings.Join(others, ", "))
 }
 
-// Adopt hands a volume over to the provisioner of its node. ErrChanged means that it has changed
+// Adopt transfers a volume to the provisioner of its node. ErrChanged means that it has changed
 // since it was found. A Candidate that is not to be adopted is not touched.
 func Adopt(ctx context.Context, client kubernetes.Interface, c *Candidate) error {
 	if c.Verdict != Take {
@@ -142,7 +142,7 @@ func Adopt(ctx context.Context, client kubernetes.Interface, c *Candidate) error
 	return err
 }
 
-// adoption returns the change by which the node's provisioner manages a volume.
+// adoption returns the change that makes a volume the node's provisioner's.
 func adoption(pv *corev1.PersistentVolume, node, origin string) change {
 	set := func(value string) *string { return &value }
 	c := changeOf(pv)

@@ -24,7 +24,7 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// owned makes a volume that of node a's provisioner.
+// owned makes a volume one of node a's provisioner.
 func owned(pv *corev1.PersistentVolume) {
 	metav1.SetMetaDataLabel(&pv.ObjectMeta, wellknown.NodeLabel, localpv.NodeHash("a"))
 	metav1.SetMetaDataLabel(&pv.ObjectMeta, wellknown.NodeNameLabel, "a")
@@ -62,7 +62,7 @@ func TestFindAdoptable(t *testing.T) {
 				pv.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "a", UID: nodeUID}}
 			}),
 			want: migrate.Take},
-		"whose adoption was half undone": {
+		"whose adoption was undone in part": {
 			pv:   changed(reference("v"), func(pv *corev1.PersistentVolume) { adopted(pv); pv.Labels = nil }),
 			want: migrate.Take},
 		"released, and to be adopted again": {
@@ -78,8 +78,8 @@ func TestFindAdoptable(t *testing.T) {
 		"of a CSI driver":                           {pv: builders.MakePV("v").CSI("csi.example.com", "1").Class("fast").Obj(), want: ignored},
 		"made by hand in another folder":            {pv: reference("v").ProvisionedBy("me").Source(path("/srv/v")).Obj(), want: ignored},
 		"made by hand in the class's folder":        {pv: reference("v").ProvisionedBy("me").Obj(), want: migrate.Leave, why: "the reference did not create it"},
-		"of a node that was not asked for":          {pv: reference("v").Obj(), options: migrate.AdoptOptions{Nodes: []string{"b"}}, want: ignored},
-		"of a node that was asked for":              {pv: reference("v").Obj(), options: migrate.AdoptOptions{Nodes: []string{"a", "b"}}, want: migrate.Take},
+		"of a node that was not selected":           {pv: reference("v").Obj(), options: migrate.AdoptOptions{Nodes: []string{"b"}}, want: ignored},
+		"of a node that was selected":               {pv: reference("v").Obj(), options: migrate.AdoptOptions{Nodes: []string{"a", "b"}}, want: migrate.Take},
 		"of a class that is not configured":         {pv: reference("v").Class("slow").Obj(), want: migrate.Leave, why: `no class "slow"`},
 		"without local path":                        {pv: reference("v").CSI("csi.example.com", "1").Obj(), want: migrate.Leave, why: "no local path"},
 		"beside the class's folder":                 {pv: reference("v").Source(path("/mnt/fast-too/v")).Obj(), want: migrate.Leave, why: "/mnt/fast"},
@@ -89,20 +89,20 @@ func TestFindAdoptable(t *testing.T) {
 		"with a path that provisioners do not know": {pv: reference("v").Source(path("/mnt/fast//v")).Obj(), want: migrate.Leave, why: "/mnt/fast"},
 		"of another volume mode":                    {pv: reference("v").Block().Obj(), want: migrate.Leave, why: "volumeMode is Block"},
 
-		"of a node that is gone":                    {pv: reference("v").Hostname("gone").Obj(), want: migrate.Leave, why: "no node has the label"},
-		"of two nodes":                              {pv: reference("v").Hostname("a-host", "b-host").Obj(), want: migrate.Leave, why: "node affinity"},
-		"of a zone":                                 {pv: reference("v").Zone("z").Obj(), want: migrate.Leave, why: "node affinity"},
-		"without node affinity":                     {pv: reference("v").RawAffinity(nil).Obj(), want: migrate.Leave, why: "node affinity"},
-		"of a hostname that two nodes have":         {pv: reference("v").Hostname("twin").Obj(), want: migrate.Leave, why: "several nodes"},
-		"of another node than its provisioner says": {pv: reference("v").Hostname("b-host").Obj(), want: migrate.Leave, why: "another one"},
-		"of a node whose name goes on":              {pv: reference("v").ProvisionedBy("local-volume-provisioner-a-2").Obj(), want: migrate.Leave, why: "another one"},
-		"of a node whose name goes on and on":       {pv: reference("v").ProvisionedBy("local-volume-provisioner-ab").Obj(), want: migrate.Leave, why: "another one"},
+		"of a node that is gone":                       {pv: reference("v").Hostname("gone").Obj(), want: migrate.Leave, why: "no node has the label"},
+		"of two nodes":                                 {pv: reference("v").Hostname("a-host", "b-host").Obj(), want: migrate.Leave, why: "node affinity"},
+		"of a zone":                                    {pv: reference("v").Zone("z").Obj(), want: migrate.Leave, why: "node affinity"},
+		"without node affinity":                        {pv: reference("v").RawAffinity(nil).Obj(), want: migrate.Leave, why: "node affinity"},
+		"of a hostname that two nodes have":            {pv: reference("v").Hostname("twin").Obj(), want: migrate.Leave, why: "several nodes"},
+		"of another node than its provisioner says":    {pv: reference("v").Hostname("b-host").Obj(), want: migrate.Leave, why: "another one"},
+		"of a node with a longer name, after a hyphen": {pv: reference("v").ProvisionedBy("local-volume-provisioner-a-2").Obj(), want: migrate.Leave, why: "another one"},
+		"of a node with a longer name":                 {pv: reference("v").ProvisionedBy("local-volume-provisioner-ab").Obj(), want: migrate.Leave, why: "another one"},
 
 		"being deleted": {pv: reference("v").Deleting().Obj(), want: migrate.Leave, why: "being deleted"},
 		"with another finalizer": {
 			pv:   changed(reference("v"), func(pv *corev1.PersistentVolume) { pv.Finalizers = []string{"example.com/busy"} }),
 			want: migrate.Leave, why: "example.com/busy"},
-		"that belongs to something": {
+		"with an owner other than its Node": {
 			pv: changed(reference("v"), func(pv *corev1.PersistentVolume) {
 				pv.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Disk", Name: "d"}}
 			}),
@@ -173,7 +173,7 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
 	if !localpv.Owned(got, "a") {
-		t.Error("the provisioner does not take the volume for its own")
+		t.Error("the provisioner does not own the volume")
 	}
 	writes := writesOf(client.Actions())
 	adopt(t, client)
@@ -232,7 +232,7 @@ func TestLostRaces(t *testing.T) {
 			}
 			for _, precondition := range []string{`"uid":"uid-v"`, `"resourceVersion":"7"`} {
 				if !strings.Contains(string(sent), precondition) {
-					t.Errorf("the patch does not ask for %s: %s", precondition, sent)
+					t.Errorf("the patch lacks the precondition %s: %s", precondition, sent)
 				}
 			}
 		})

@@ -21,7 +21,7 @@ import (
 // protection is the finalizer that the API server adds to every volume.
 const protection = "kubernetes.io/pv-protection"
 
-// view is what volumes are evaluated against.
+// view has the objects that volumes are evaluated against.
 type view struct {
 	classes     map[string]provisioner.Class
 	directories map[string]string
@@ -81,7 +81,7 @@ func (v *view) nodeOf(pv *corev1.PersistentVolume) string {
 	return ""
 }
 
-// place is what no two volumes may share: a path of a node.
+// place returns the node and path of a volume, which no two volumes may share.
 func (v *view) place(pv *corev1.PersistentVolume) (string, bool) {
 	host, ok := hostOf(pv)
 	if !ok || pv.Spec.Local == nil {
@@ -141,7 +141,7 @@ func (v *view) rejectClass(volume *disk.Volume) string {
 
 func rejectMeta(pv *corev1.PersistentVolume) string {
 	if pv.DeletionTimestamp != nil {
-		return "it is being deleted, and its disk may not be clean: let the reference finish, or finish by hand"
+		return "it is being deleted, and its disk may not be clean: let the reference finish, or clean the disk and delete the volume by hand"
 	}
 	for _, finalizer := range pv.Finalizers {
 		if finalizer != protection && finalizer != wellknown.LocalVolumeFinalizer {

@@ -47,7 +47,7 @@ func cluster(objects ...runtime.Object) *fake.Clientset {
 	return fake.NewClientset(objects...)
 }
 
-// reference is a volume as the reference makes it for a disk of node a.
+// reference is a volume as the reference creates it for a disk of node a.
 func reference(name string) *builders.PV {
 	return builders.MakePV(name).UID("uid-" + name).Class("fast").Hostname("a-host").Source(path("/mnt/fast/" + name)).
 		ReclaimPolicy(corev1.PersistentVolumeReclaimDelete).ProvisionedBy("local-volume-provisioner-a-" + nodeUID)
@@ -57,7 +57,7 @@ func path(path string) corev1.PersistentVolumeSource {
 	return corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}
 }
 
-// changed is a volume with what builders cannot make.
+// changed is a volume with changes for which builders have no method.
 func changed(b *builders.PV, change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	pv := b.Obj()
 	change(pv)
@@ -82,7 +82,7 @@ func image(name string) corev1.PodSpec {
 	return corev1.PodSpec{Containers: []corev1.Container{{Name: "provisioner", Image: name}}}
 }
 
-// cleaningJob is one by which the reference cleans a volume.
+// cleaningJob is a cleaning job of the reference.
 func cleaningJob(volume string, conditions ...batchv1.JobCondition) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "cleanup-" + volume, Labels: map[string]string{"pv": volume, "pvuuid": "uid-" + volume}},
@@ -90,7 +90,7 @@ func cleaningJob(volume string, conditions ...batchv1.JobCondition) *batchv1.Job
 	}
 }
 
-// ourJob is one that cleans a volume for the provisioner of a node, ourPod its pod.
+// ourJob is a cleaning Job of Stowage for a volume of a node, ourPod its pod.
 func ourJob(volume, node string, conditions ...batchv1.JobCondition) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{

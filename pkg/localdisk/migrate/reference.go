@@ -11,12 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// referencePrefix is what the reference's name as a provisioner begins with. After it
-// come the node's name and, unless the key useNodeNameOnly is on, a hyphen and the UID
-// of the Node object.
+// referencePrefix is the prefix of the reference's name as a provisioner. The node's name
+// follows and, unless the key useNodeNameOnly is on, a hyphen and the UID of the Node object.
 const referencePrefix = "local-volume-provisioner-"
 
-// uid is the form of a UID.
+// uid matches a UID.
 var uid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // isReference reports whether a provisioner is the reference, on any node.

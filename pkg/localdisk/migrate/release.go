@@ -24,8 +24,8 @@ type ReleaseOptions struct {
 	// Exactly one of the two is set.
 	All   bool
 	Nodes []string
-	// GiveBack hands the volumes over to the reference, which then adopts them instead of
-	// publishing their disks again. Those that are being deleted are kept then.
+	// GiveBack transfers the volumes to the reference, which then manages them instead of
+	// publishing their disks again. Volumes that are being deleted are then kept.
 	GiveBack bool
 	// NodeNameOnly reports whether the reference's key useNodeNameOnly is set.
 	NodeNameOnly bool
@@ -38,7 +38,7 @@ type ReleaseOptions struct {
 // Data is what may be on the disk of a volume.
 type Data string
 
-// What may be on it.
+// The values of Data.
 const (
 	// AsPublished: the volume was not used.
 	AsPublished Data = "as published"
@@ -48,7 +48,7 @@ const (
 	NotCleaned Data = "NOT CLEANED"
 )
 
-// Held is a volume that has Stowage's finalizer or marks.
+// Held is a volume that has Stowage's finalizer, labels or annotations.
 type Held struct {
 	// Volume is the volume's name; Node its node's, empty if unknown.
 	Volume, Node string
@@ -60,7 +60,7 @@ type Held struct {
 	// is deleted then, because it has no claim.
 	Deleting, Withdrawn bool
 	Data                Data
-	// Kept is why the volume is not released, and what to do about it; empty if it is.
+	// Kept is why the volume is not released, and what to do about it; empty if it is released.
 	Kept string
 
 	change change
@@ -120,7 +120,7 @@ func (o *ReleaseOptions) wants(pv *corev1.PersistentVolume) bool {
 	})
 }
 
-// held reads a volume.
+// held returns the state of a volume.
 func held(pv *corev1.PersistentVolume) Held {
 	volume, _ := localpv.VolumeOf(pv, nil) // one without a path is released too
 	h := Held{
@@ -172,8 +172,8 @@ func (h *Held) plan(pv *corev1.PersistentVolume, nodes nodes, options ReleaseOpt
 	h.change.Labels[wellknown.NodeLabel], h.change.Labels[wellknown.NodeNameLabel] = nil, nil
 }
 
-// Release releases a volume. ErrChanged means that it has changed since it was found. One that
-// is to be kept is not touched.
+// Release releases a volume. ErrChanged means that it has changed since it was found. A volume
+// with Kept is not changed.
 func Release(ctx context.Context, client kubernetes.Interface, h *Held) error {
 	if h.Kept != "" {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// ours is a volume of node a's provisioner, once claimed or not.
+// ours is a volume of node a's provisioner, with a claimRef if claim is not empty.
 func ours(phase corev1.PersistentVolumePhase, claim string) *corev1.PersistentVolume {
 	b := reference("v").Phase(phase)
 	if claim != "" {
@@ -56,7 +56,7 @@ func TestFindHeld(t *testing.T) {
 		pv      *corev1.PersistentVolume
 		others  []runtime.Object
 		options migrate.ReleaseOptions
-		want    *outcome // nil: not spoken of
+		want    *outcome // nil: not found
 	}{
 		"available":                              {pv: ours(corev1.VolumeAvailable, ""), options: all, want: asPublished},
 		"reserved for a claim":                   {pv: ours(corev1.VolumeAvailable, "claim"), options: all, want: asPublished},
@@ -65,7 +65,7 @@ func TestFindHeld(t *testing.T) {
 		"failed":                                 {pv: ours(corev1.VolumeFailed, "claim"), options: all, want: &outcome{Data: migrate.NotCleaned}},
 		"being cleaned":                          {pv: deleting(ours(corev1.VolumeReleased, "claim")), options: all, want: &outcome{Data: migrate.NotCleaned}},
 		"being deleted, never claimed":           {pv: deleting(ours(corev1.VolumeAvailable, "")), options: all, want: asPublished},
-		"of a node that was asked for":           {pv: ours(corev1.VolumeAvailable, ""), options: migrate.ReleaseOptions{Nodes: []string{"b", "a"}}, want: asPublished},
+		"of a node that was selected":            {pv: ours(corev1.VolumeAvailable, ""), options: migrate.ReleaseOptions{Nodes: []string{"b", "a"}}, want: asPublished},
 		"of another node":                        {pv: ours(corev1.VolumeAvailable, ""), options: migrate.ReleaseOptions{Nodes: []string{"b"}}},
 		"of a node that is gone":                 {pv: gone, options: migrate.ReleaseOptions{Nodes: []string{"gone"}}, want: asPublished},
 		"of the reference":                       {pv: reference("v").Obj(), options: all},
@@ -77,17 +77,17 @@ func TestFindHeld(t *testing.T) {
 		"whose disk a Job has wiped": {
 			pv: wiped, others: []runtime.Object{ourJob("v", "a", failed), ourPod("v", "a", corev1.PodFailed)}, options: all, want: &outcome{Data: migrate.NotCleaned}},
 		"while a Job wipes another disk": {pv: wiped, others: []runtime.Object{ourJob("w", "a"), ourPod("w", "a", corev1.PodRunning)}, options: all, want: &outcome{Data: migrate.NotCleaned}},
-		"whose disk a Job wipes, maybe, on a dead node": {
+		"whose disk a Job may be wiping, on a node that is not ready": {
 			pv: onC, others: []runtime.Object{notReady, ourJob("v", "c"), ourPod("v", "c", corev1.PodRunning)}, options: all, want: asPublished},
 		"whose provisioner runs, and WhileRunning is set": {
 			pv: ours(corev1.VolumeAvailable, ""), others: []runtime.Object{provisionerPod("a")},
 			options: migrate.ReleaseOptions{All: true, WhileRunning: true}, want: asPublished},
-		"to be released": {
+		"with GiveBack": {
 			pv: ours(corev1.VolumeBound, "claim"), options: migrate.ReleaseOptions{All: true, GiveBack: true}, want: &outcome{Data: migrate.OfClaim}},
-		"to be released while it is cleaned": {
+		"with GiveBack, while it is cleaned": {
 			pv:      deleting(ours(corev1.VolumeReleased, "claim")),
 			options: migrate.ReleaseOptions{All: true, GiveBack: true}, want: &outcome{Data: migrate.NotCleaned, Kept: true}},
-		"to be released, and its node is gone": {
+		"with GiveBack, and its node is gone": {
 			pv: gone, options: migrate.ReleaseOptions{All: true, GiveBack: true}, want: &outcome{Data: migrate.AsPublished, Kept: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestRelease(t *testing.T) {
 		options migrate.ReleaseOptions
 		want    func(*corev1.PersistentVolume)
 	}{
-		"our finalizer goes, and nothing else": {
+		"only the finalizer is removed": {
 			pv: published, options: migrate.ReleaseOptions{All: true},
 			want: func(pv *corev1.PersistentVolume) { pv.Finalizers = []string{"kubernetes.io/pv-protection"} },
 		},

@@ -21,14 +21,14 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 )
 
-// Where the manifests put the provisioners.
+// Namespace and service account of the provisioners in the manifests.
 const (
 	provisionerNamespace = "stowage-system"
 	provisionerAccount   = "stowage-provisioner"
 )
 
-// The reference's pods are recognized by its image, and by where its ConfigMap is mounted. The
-// jobs that clean for it have the UID of their volume in a label.
+// The reference's pods are recognized by its image, and by the mount path of its ConfigMap. Its
+// cleaning jobs have the UID of their volume in a label.
 const (
 	referenceImage    = "local-volume-provisioner"
 	referenceConfig   = "/etc/provisioner/config"
@@ -83,16 +83,13 @@ func runsReference(spec *corev1.PodSpec) bool {
 	return false
 }
 
-// referenceJobs are the reference's jobs that still clean, by the UID of the volume.
+// referenceJobs returns the reference's unfinished cleaning jobs, by the UID of the volume.
 func referenceJobs(ctx context.Context, client kubernetes.Interface) (map[types.UID]string, error) {
 	found := map[types.UID]string{}
 	err := each(ctx, client.BatchV1().Jobs(metav1.NamespaceAll).List, metav1.ListOptions{LabelSelector: referenceJobLabel}, func(job *batchv1.Job) {
-		for _, c := range job.Status.Conditions {
-			if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
-				return
-			}
+		if !cleanjob.Ended(job) {
+			found[types.UID(job.Labels[referenceJobLabel])] = job.Namespace + "/" + job.Name
 		}
-		found[types.UID(job.Labels[referenceJobLabel])] = job.Namespace + "/" + job.Name
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list the reference's jobs: %w", err)
@@ -100,10 +97,10 @@ func referenceJobs(ctx context.Context, client kubernetes.Interface) (map[types.
 	return found, nil
 }
 
-// nodes are the cluster's nodes, with what is needed of them here.
+// nodes are the cluster's nodes.
 type nodes struct {
 	byName map[string]node
-	// byHost has the names of the nodes with a hostname label; more than one by mistake.
+	// byHost has the names of the nodes by hostname label; several names are a mistake.
 	byHost map[string][]string
 }
 
@@ -132,13 +129,13 @@ func (n *nodes) add(object *corev1.Node) {
 	}
 }
 
-// running are the provisioners and cleaning Jobs that run, by names for users.
+// running are the provisioners and cleaning Jobs that run, with names for users.
 type running struct {
 	provisioners map[string]string    // pods, by node
-	cleaners     map[types.UID]string // Jobs that clean, or their pods, by the UID of the volume
+	cleaners     map[types.UID]string // cleaning Jobs, or their pods, by the UID of the volume
 }
 
-// findRunning finds the provisioners, and the Jobs that clean for them.
+// findRunning finds the provisioners and their cleaning Jobs.
 func findRunning(ctx context.Context, client kubernetes.Interface) (running, error) {
 	found := running{provisioners: map[string]string{}, cleaners: map[types.UID]string{}}
 	err := each(ctx, client.BatchV1().Jobs(provisionerNamespace).List, metav1.ListOptions{LabelSelector: wellknown.CleaningLabel}, func(job *batchv1.Job) {
@@ -172,8 +169,8 @@ func ended(pod *corev1.Pod) bool {
 // pageSize is how many objects are requested at a time.
 const pageSize = 500
 
-// each calls f for every object that list lists, page by page: what f does not keep
-// is not held for longer than its page.
+// each calls f for every object that list lists, page by page, so that no more than a page is
+// in memory.
 func each[T any, L runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), options metav1.ListOptions, f func(*T)) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return list(ctx, options)

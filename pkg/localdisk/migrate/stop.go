@@ -29,9 +29,9 @@ import (
 // daemonSet is the DaemonSet of the manifests.
 const daemonSet = "stowage-provisioner"
 
-// StopProvisioners deletes the provisioners' DaemonSet and the Jobs that clean for them, and returns
-// when none of their pods remains on a ready node: what is released is neither adopted again
-// nor cleaned. Pods of other nodes remain until these return. It waits until ctx ends.
+// StopProvisioners deletes the provisioners' DaemonSet and their cleaning Jobs, and returns when
+// none of their pods remains on a ready node. Then no released volume is adopted again or
+// cleaned. Pods of other nodes remain until these are ready again. It waits until ctx ends.
 func StopProvisioners(ctx context.Context, client kubernetes.Interface) error {
 	background := metav1.DeletePropagationBackground
 	err := client.AppsV1().DaemonSets(provisionerNamespace).Delete(ctx, daemonSet, metav1.DeleteOptions{PropagationPolicy: &background})
@@ -43,7 +43,12 @@ func StopProvisioners(ctx context.Context, client kubernetes.Interface) error {
 		return err
 	}
 	// Provisioners request Jobs, and Jobs create pods, so in this order.
-	for _, w := range []waiting{provisioners(client, nodes), cleaningJobs(ctx, client, nodes), cleaningPods(client, nodes)} {
+	byAccount := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.serviceAccountName", provisionerAccount).String()}
+	for _, w := range []waiting{
+		pods("provisioners", client, nodes, byAccount, func(pod *corev1.Pod) bool { return pod.Spec.ServiceAccountName == provisionerAccount }),
+		cleaningJobs(ctx, client, nodes),
+		pods("cleaning pods", client, nodes, cleaning, func(pod *corev1.Pod) bool { return pod.Labels[wellknown.CleaningLabel] != "" }), // also of deleted Jobs
+	} {
 		if err := w.awaitGone(ctx); err != nil {
 			return err
 		}
@@ -51,7 +56,7 @@ func StopProvisioners(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-// waiting describes objects of one kind that have to be gone.
+// waiting describes objects of one kind whose end is awaited.
 type waiting struct {
 	what   string // the plural, for users
 	source cache.ListerWatcher
@@ -60,44 +65,27 @@ type waiting struct {
 	stays func(object metav1.Object) (bool, error)
 }
 
-// provisioners returns the provisioners' pods.
-func provisioners(client kubernetes.Interface, nodes nodes) waiting {
-	theirs := fields.OneTermEqualSelector("spec.serviceAccountName", provisionerAccount).String()
+// cleaning selects cleaning Jobs and their pods.
+var cleaning = metav1.ListOptions{LabelSelector: wellknown.CleaningLabel}
+
+// pods returns the selected pods in the provisioners' namespace for which is returns true.
+func pods(what string, client kubernetes.Interface, nodes nodes, selected metav1.ListOptions, is func(*corev1.Pod) bool) waiting {
+	pods := client.CoreV1().Pods(provisionerNamespace)
 	return waiting{
-		"provisioners", pods(client, func(options *metav1.ListOptions) { options.FieldSelector = theirs }), &corev1.Pod{},
+		what, listWatch(client, selected, pods.List, pods.Watch), &corev1.Pod{},
 		func(object metav1.Object) (bool, error) {
 			pod, ok := object.(*corev1.Pod)
-			return ok && pod.Spec.ServiceAccountName == provisionerAccount && !ended(pod) && nodes.byName[pod.Spec.NodeName].ready, nil
+			return ok && is(pod) && !ended(pod) && nodes.byName[pod.Spec.NodeName].ready, nil
 		},
 	}
 }
 
-// cleaningPods are those of the Jobs that clean, also of Jobs that are gone.
-func cleaningPods(client kubernetes.Interface, nodes nodes) waiting {
-	return waiting{
-		"pods that clean", pods(client, func(options *metav1.ListOptions) { options.LabelSelector = wellknown.CleaningLabel }), &corev1.Pod{},
-		func(object metav1.Object) (bool, error) {
-			pod, ok := object.(*corev1.Pod)
-			return ok && pod.Labels[wellknown.CleaningLabel] != "" && !ended(pod) && nodes.byName[pod.Spec.NodeName].ready, nil
-		},
-	}
-}
-
-// cleaningJobs are the Jobs that clean. Each is deleted when it is seen, with its pod.
+// cleaningJobs returns the cleaning Jobs. Each is deleted when it is observed, with its pod.
 func cleaningJobs(ctx context.Context, client kubernetes.Interface, nodes nodes) waiting {
 	jobs, deleted := client.BatchV1().Jobs(provisionerNamespace), map[types.UID]bool{}
 	foreground := metav1.DeletePropagationForeground
 	return waiting{
-		"cleaning Jobs", cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-				options.LabelSelector = wellknown.CleaningLabel
-				return jobs.List(ctx, options)
-			},
-			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-				options.LabelSelector = wellknown.CleaningLabel
-				return jobs.Watch(ctx, options)
-			},
-		}, client), &batchv1.Job{},
+		"cleaning Jobs", listWatch(client, cleaning, jobs.List, jobs.Watch), &batchv1.Job{},
 		func(object metav1.Object) (bool, error) {
 			job, ok := object.(*batchv1.Job)
 			if !ok || job.Labels[wellknown.CleaningLabel] == "" {
@@ -115,25 +103,29 @@ func cleaningJobs(ctx context.Context, client kubernetes.Interface, nodes nodes)
 	}
 }
 
-// pods lists and watches some pods of the provisioners' namespace.
-func pods(client kubernetes.Interface, which func(*metav1.ListOptions)) cache.ListerWatcher {
-	pods := client.CoreV1().Pods(provisionerNamespace)
+// listWatch lists and watches selected objects.
+func listWatch[L runtime.Object](
+	client kubernetes.Interface, selected metav1.ListOptions,
+	list func(context.Context, metav1.ListOptions) (L, error), watching func(context.Context, metav1.ListOptions) (watch.Interface, error),
+) cache.ListerWatcher {
+	restrict := func(options metav1.ListOptions) metav1.ListOptions {
+		options.LabelSelector, options.FieldSelector = selected.LabelSelector, selected.FieldSelector
+		return options
+	}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			which(&options)
-			return pods.List(ctx, options)
+			return list(ctx, restrict(options))
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			which(&options)
-			return pods.Watch(ctx, options)
+			return watching(ctx, restrict(options))
 		},
 	}, client)
 }
 
-// awaitGone returns when all objects that are waited for are gone.
+// awaitGone returns when none of the objects is left.
 func (w waiting) awaitGone(ctx context.Context) error {
 	left := map[string]bool{}
-	see := func(object any, deleted bool) error {
+	observe := func(object any, deleted bool) error {
 		of, ok := object.(metav1.Object)
 		if !ok {
 			return nil
@@ -152,14 +144,14 @@ func (w waiting) awaitGone(ctx context.Context) error {
 	}
 	listed := func(store cache.Store) (bool, error) {
 		for _, object := range store.List() {
-			if err := see(object, false); err != nil {
+			if err := observe(object, false); err != nil {
 				return false, err
 			}
 		}
 		return len(left) == 0, nil
 	}
 	_, err := watchtools.UntilWithSync(ctx, w.source, w.kind, listed, func(event watch.Event) (bool, error) {
-		err := see(event.Object, event.Type == watch.Deleted)
+		err := observe(event.Object, event.Type == watch.Deleted)
 		return len(left) == 0, err
 	})
 	if err != nil {

@@ -31,7 +31,7 @@ func daemonSet() *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "stowage-system", Name: "stowage-provisioner"}}
 }
 
-// endsOnceWatched has a pod end as soon as pods are watched, and not before.
+// endsOnceWatched ends a pod as soon as pods are watched, and not before.
 func endsOnceWatched(client *fake.Clientset, pod *corev1.Pod) {
 	client.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		events, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace())
@@ -50,11 +50,11 @@ func TestStopProvisioners(t *testing.T) {
 		ends    *corev1.Pod
 		fails   string
 	}{
-		"provisioners that run are waited for":          {objects: []runtime.Object{daemonSet(), provisionerPod("a")}, ends: provisionerPod("a")},
-		"none is there":                                 {},
-		"only the DaemonSet is":                         {objects: []runtime.Object{daemonSet()}},
-		"one whose node is not ready is not waited for": {objects: []runtime.Object{daemonSet(), notReady, provisionerPod("c")}},
-		"one that does not end is named":                {objects: []runtime.Object{provisionerPod("a")}, fails: provisionerPod("a").Name},
+		"running provisioners are awaited":           {objects: []runtime.Object{daemonSet(), provisionerPod("a")}, ends: provisionerPod("a")},
+		"there is none":                              {},
+		"only the DaemonSet exists":                  {objects: []runtime.Object{daemonSet()}},
+		"one whose node is not ready is not awaited": {objects: []runtime.Object{daemonSet(), notReady, provisionerPod("c")}},
+		"one that does not end is named":             {objects: []runtime.Object{provisionerPod("a")}, fails: provisionerPod("a").Name},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -76,8 +76,8 @@ func TestStopProvisioners(t *testing.T) {
 	}
 }
 
-// TestStopCleaners: Jobs that clean for the provisioners are deleted with their pods, which are
-// waited for. Others of the namespace are left alone.
+// TestStopCleaners: the provisioners' cleaning Jobs are deleted with their pods, which are
+// awaited. Other Jobs of the namespace are not deleted.
 func TestStopCleaners(t *testing.T) {
 	notReady := builders.MakeNode("c").Obj()
 	notReady.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
@@ -89,12 +89,12 @@ func TestStopCleaners(t *testing.T) {
 		fails   string
 		deleted []string
 	}{
-		"none is there":                       {objects: []runtime.Object{others}},
-		"its pod is waited for":               {objects: []runtime.Object{others, ourJob("v", "a"), ourPod("v", "a", corev1.PodRunning)}, ends: ourPod("v", "a", ""), deleted: []string{"clean-uid-v"}},
-		"a pod without its Job is waited for": {objects: []runtime.Object{ourPod("v", "a", corev1.PodRunning)}, ends: ourPod("v", "a", "")},
-		"one that does not end is named":      {objects: []runtime.Object{ourJob("v", "a"), ourPod("v", "a", corev1.PodRunning)}, fails: "clean-uid-v-x", deleted: []string{"clean-uid-v"}},
-		"one that has ended goes, too":        {objects: []runtime.Object{ourJob("v", "a", complete), ourPod("v", "a", corev1.PodSucceeded)}, deleted: []string{"clean-uid-v"}},
-		"the Job of a lost node is deleted":   {objects: []runtime.Object{notReady, ourJob("v", "c"), ourPod("v", "c", corev1.PodRunning)}, deleted: []string{"clean-uid-v"}},
+		"there is none":                     {objects: []runtime.Object{others}},
+		"its pod is awaited":                {objects: []runtime.Object{others, ourJob("v", "a"), ourPod("v", "a", corev1.PodRunning)}, ends: ourPod("v", "a", ""), deleted: []string{"clean-uid-v"}},
+		"a pod without its Job is awaited":  {objects: []runtime.Object{ourPod("v", "a", corev1.PodRunning)}, ends: ourPod("v", "a", "")},
+		"one that does not end is named":    {objects: []runtime.Object{ourJob("v", "a"), ourPod("v", "a", corev1.PodRunning)}, fails: "clean-uid-v-x", deleted: []string{"clean-uid-v"}},
+		"one that has ended is deleted too": {objects: []runtime.Object{ourJob("v", "a", complete), ourPod("v", "a", corev1.PodSucceeded)}, deleted: []string{"clean-uid-v"}},
+		"the Job of a lost node is deleted": {objects: []runtime.Object{notReady, ourJob("v", "c"), ourPod("v", "c", corev1.PodRunning)}, deleted: []string{"clean-uid-v"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestStopCleaners(t *testing.T) {
 	}
 }
 
-// endsAfterJobs has a pod end when no Job is left and pods are watched, and not before.
+// endsAfterJobs ends a pod when no Job is left and pods are watched, and not before.
 func endsAfterJobs(client *fake.Clientset, pod *corev1.Pod) {
 	client.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		events, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace())

@@ -58,8 +58,8 @@ func write(ctx context.Context, client kubernetes.Interface, name string, c chan
 	}
 }
 
-// withdraw deletes an unclaimed volume; ErrChanged if it has a claim by now. A volume that is
-// already gone is no error.
+// withdraw deletes an unclaimed volume; ErrChanged if it has a claim meanwhile. It is no error
+// if the volume is gone already.
 func withdraw(ctx context.Context, client kubernetes.Interface, pv *corev1.PersistentVolume) error {
 	err := client.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &pv.UID, ResourceVersion: &pv.ResourceVersion},

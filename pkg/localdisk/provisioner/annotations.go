@@ -37,7 +37,7 @@ func (p *Provisioner) ReadAnnotations(ctx context.Context, report *stowage.Local
 	p.accepted, p.granted = accepted, granted
 	p.mu.Unlock()
 	if changed {
-		p.enqueueAll()
+		p.enqueue("")
 	}
 }
 
@@ -83,7 +83,7 @@ func (p *Provisioner) acceptMachine(ctx context.Context, report *stowage.LocalDi
 	p.mu.Lock()
 	p.formerMachines = former
 	p.mu.Unlock()
-	p.enqueueAll()
+	p.enqueue("")
 }
 
 // carryOver rewrites the records of a former machine to the present identities of their disks.

@@ -232,7 +232,7 @@ func TestFailingClean(t *testing.T) {
 					t.Errorf("%d events in six hours", n)
 				}
 				if n := e.api.count("get persistentvolumes"); n > 37 {
-					t.Errorf("asked for the volume %d times in six hours", n)
+					t.Errorf("read the volume %d times in six hours", n)
 				}
 				if n := e.reports.count(); n > 3*37 {
 					t.Errorf("wrote the report %d times in six hours", n)

@@ -98,6 +98,6 @@ func (p *Provisioner) Configure(ctx context.Context, config *provisioner.Provisi
 	if err := p.refreshNode(soon); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to get the labels of the Node; volumes keep those of the former configuration")
 	}
-	p.enqueueAll()
+	p.enqueue("")
 	p.scanner.Reconfigured()
 }

@@ -97,13 +97,7 @@ func (e *env) start() {
 	if e.stop != nil {
 		e.stop()
 	}
-	provisioner, err := New(Config{
-		Node: node, Machine: e.machine, Client: e.api, Reports: e.reports, Events: e.events, Prober: e.disks, Inspector: e.disks, Cleaner: e.disks, Fence: e.disks,
-		Records: e.records, Settings: e.config, Tickets: e.tickets,
-	})
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	provisioner := e.make()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- provisioner.Run(ctx) }()
@@ -124,6 +118,19 @@ func (e *env) startBound() {
 	e.start()
 	e.phase(corev1.VolumeAvailable)
 	e.phase(corev1.VolumeBound)
+}
+
+// make returns a provisioner that does not run.
+func (e *env) make() *Provisioner {
+	e.t.Helper()
+	provisioner, err := New(Config{
+		Node: node, Machine: e.machine, Client: e.api, Reports: e.reports, Events: e.events, Prober: e.disks, Inspector: e.disks, Cleaner: e.disks, Fence: e.disks,
+		Records: e.records, Settings: e.config, Tickets: e.tickets,
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return provisioner
 }
 
 func (e *env) pass(d time.Duration) {

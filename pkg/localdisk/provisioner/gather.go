@@ -48,18 +48,17 @@ func (p *Provisioner) decideSlot(ctx context.Context, path string) (*gathered, d
 		if !isQuestion(d.Do) {
 			return g, d, nil
 		}
-		var err error
-		known, err = p.answer(ctx, g, d.Do)
+		err := p.answer(ctx, g, d.Do)
 		switch {
 		case err != nil && d.Do == decide.AskNodes:
 			return g, d, err
 		case err != nil:
 			g.questionFailed = true
 			return g, decide.Decision{Do: decide.None, State: d.State, Problem: asProblem(err)}, nil
-		case known.tombstone != nil:
-			g.known = known
+		case g.known.tombstone != nil:
 			return g, decide.Decision{Do: decide.RestoreRecord, State: d.State}, nil
 		}
+		known = g.known
 	}
 }
 
@@ -124,9 +123,7 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	if known.identity != g.Fact.Identity {
 		known = answers{identity: g.Fact.Identity}
 	}
-	g.known = known
-	g.Content, g.Found, g.Users, g.UsersKnown, g.NodesAsked = known.content, known.found, known.users, known.usersKnown, known.asked
-	g.ForeignPV, g.Superblock = known.foreignPV, known.superblock
+	g.known, g.Answers = known, known.Answers
 	if g.Record != nil {
 		g.Cleaner = p.Records.Cleaner(g.Record.Identity)
 		g.Stayed = g.Record.Attachment != "" && g.Record.Attachment == g.Fact.Attachment

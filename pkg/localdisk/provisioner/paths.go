@@ -114,13 +114,14 @@ func (t *pathTable) identities() map[disk.Identity]bool {
 	return t.present
 }
 
-// withDisk returns the paths at which the last scan found a disk.
-func (t *pathTable) withDisk() []string {
+// withDisk returns the paths at which the last scan found a disk of a class; of any class if it
+// is empty.
+func (t *pathTable) withDisk(class string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var found []string
 	for path, s := range t.byPath {
-		if s.observed.Fact != nil {
+		if fact := s.observed.Fact; fact != nil && (class == "" || fact.Class == class) {
 			found = append(found, path)
 		}
 	}

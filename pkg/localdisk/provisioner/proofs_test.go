@@ -89,7 +89,7 @@ func TestDeviceIsReadBeforeItIsPublished(t *testing.T) {
 		}
 		e.expectProofs("blank from 0", "secret from 0")
 
-		e.pass(24 * time.Hour) // it is looked at every half hour
+		e.pass(24 * time.Hour) // it is inspected every half hour
 		e.expectProofs()
 		e.expect("secret", "Skipped: NotEmpty")
 		e.disks.show("wwn:secret") // zeroed by an administrator

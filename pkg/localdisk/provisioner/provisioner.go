@@ -151,22 +151,23 @@ func (p *Provisioner) volumeGone(object any) {
 	p.scanner.Request() // its disk may be at another path, and may now be published there
 }
 
-// classChanged enqueues all paths if a StorageClass is configured.
+// classChanged enqueues the paths of a StorageClass that is configured.
 func (p *Provisioner) classChanged(object any) {
 	if class, ok := object.(*storagev1.StorageClass); ok && p.current().class(class.Name) != nil {
-		p.enqueueAll()
+		p.enqueue(class.Name)
 		p.status.Changed()
 	}
 }
 
-// enqueueAll enqueues the paths of all disks and volumes.
-func (p *Provisioner) enqueueAll() {
-	for _, path := range p.paths.withDisk() {
+// enqueue enqueues the paths of the disks and volumes of a class; of all classes if it is empty.
+func (p *Provisioner) enqueue(class string) {
+	for _, path := range p.paths.withDisk(class) {
 		p.queue.Add(path)
 	}
-	for _, volume := range p.volumes.GetStore().List() {
-		if path := pathOf(volume); path != "" {
-			p.queue.Add(path)
+	conf := p.current()
+	for _, object := range p.volumes.GetStore().List() {
+		if v, ok := p.volumes.read(conf, object); class == "" && pathOf(object) != "" || ok && v.Key.Class == class {
+			p.queue.Add(pathOf(object))
 		}
 	}
 }
@@ -204,7 +205,7 @@ func (p *Provisioner) Run(ctx context.Context) error {
 		group.StartWithContext(ctx, p.work)
 	}
 	if pid := p.Records.Predecessor(); pid != 0 {
-		logger.Info("An earlier provisioner was killed and cannot end because a disk does not answer; disks that it cleaned are left alone until it has ended", "pid", pid)
+		logger.Info("An earlier provisioner was killed and cannot end because a disk does not answer; disks that it cleaned are not touched until it has ended", "pid", pid)
 	}
 	logger.V(2).Info("Started to publish local disks", logkeys.Node, klog.KRef("", p.Node))
 	<-ctx.Done()
@@ -224,7 +225,8 @@ func (p *Provisioner) waitForCaches(ctx context.Context) error {
 	if err := p.findCluster(ctx); err != nil {
 		return err
 	}
-	if err := p.findNode(ctx); err != nil {
+	// The Node has the hostname that volumes require.
+	if err := retryUntil(ctx, "Failed to get the Node; retrying", p.refreshNode); err != nil {
 		return err
 	}
 	p.health.synced.Store(true)
@@ -247,11 +249,6 @@ func (p *Provisioner) findCluster(ctx context.Context) error {
 		p.Cluster = string(namespace.UID)
 		return nil
 	})
-}
-
-// findNode waits for the Node, which has the hostname that volumes require.
-func (p *Provisioner) findNode(ctx context.Context) error {
-	return retryUntil(ctx, "Failed to get the Node; retrying", p.refreshNode)
 }
 
 // retryUntil calls find until it succeeds, with backoff.

@@ -9,12 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/testing/builders"
 )
 
 var errNoAnswer = errors.New("read tcp: connection reset by peer")
@@ -118,6 +122,38 @@ func TestStorageClassThatComesLater(t *testing.T) {
 		e.pass(3 * time.Second)
 		if e.volume() == nil {
 			t.Errorf("there is no volume: %s", e.reason("disk1"))
+		}
+	})
+}
+
+// TestChangedStorageClass: a change of a class enqueues the paths of its disks and volumes only.
+func TestChangedStorageClass(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.config.Classes["slow"] = provisioner.Class{HostDir: "/mnt/slow", MountDir: "/mnt/slow"}
+		p := e.make()
+		defer p.queue.ShutDown()
+		for _, class := range []string{"fast", "slow"} {
+			p.paths.update("/mnt/"+class+"/disk", func(s *pathState) { s.observed.Fact = &disk.Fact{Key: disk.Key{Class: class, Name: "disk"}} })
+			pv := builders.MakePV("pv-"+class).Class(class).Label(wellknown.NodeLabel, localpv.NodeHash(node)).Annotation(wellknown.NodeNameAnnotation, node).
+				ProvisionedBy(localpv.ProvisionedBy(node)).Source(corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/mnt/" + class + "/missing"}}).Obj()
+			if err := p.volumes.GetStore().Add(pv); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for changed, want := range map[string][]string{
+			"fast":  {"/mnt/fast/disk", "/mnt/fast/missing"},
+			"other": nil,
+		} {
+			p.classChanged(class(changed, corev1.PersistentVolumeReclaimDelete))
+			var got []string
+			for p.queue.Len() > 0 {
+				path, _ := p.queue.Get()
+				got = append(got, path)
+				p.queue.Done(path)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("a change of class %s enqueues (-want +got):\n%s", changed, diff)
+			}
 		}
 	})
 }

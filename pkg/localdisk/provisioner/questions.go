@@ -23,14 +23,8 @@ import (
 // answers are what was found out about a disk while its path is decided on. They are not
 // kept for another decision: by then the disk may have been emptied or written to.
 type answers struct {
-	identity   disk.Identity
-	content    disk.Content
-	found      string
-	users      []disk.User
-	usersKnown bool
-	asked      bool
-	foreignPV  string
-	superblock *disk.Superblock
+	identity disk.Identity
+	decide.Answers
 	// tombstone has precedence over this node's record of the disk; nil for none.
 	tombstone *stowage.Tombstone
 }
@@ -45,23 +39,24 @@ func isQuestion(action decide.Action) bool {
 	}
 }
 
-// answer answers a question, and returns it with the answers so far.
-func (p *Provisioner) answer(ctx context.Context, g *gathered, question decide.Action) (answers, error) {
+// answer answers a question, in g.known.
+func (p *Provisioner) answer(ctx context.Context, g *gathered, question decide.Action) error {
 	switch question {
 	case decide.AskNodes:
 		return p.askNodes(ctx, g)
 	case decide.FindUsers:
 		return p.findUsers(ctx, g)
 	case decide.ReadSuperblock:
-		return p.readSuperblock(ctx, g), nil
+		p.readSuperblock(ctx, g)
+		return nil
 	default:
 		return p.inspect(ctx, g)
 	}
 }
 
 // callWithin reads a disk in a goroutine, so that a disk that hangs does not hold up a worker.
-// Without an answer in time the error is a *disk.Problem, TimedOut. The goroutine goes on
-// then, and the disk is not read again before it has returned.
+// Without an answer in time the error is a *disk.Problem, TimedOut. The goroutine
+// then continues, and the disk is not read again before it has returned.
 func callWithin[T any](ctx context.Context, p *Provisioner, path string, timeout time.Duration, question func(context.Context) (T, error)) (T, error) {
 	var none T
 	late := disk.Problemf(disk.TimedOut, "the disk at %s has not answered for %s", path, timeout)
@@ -99,62 +94,59 @@ func asProblem(err error) *disk.Problem {
 }
 
 // findUsers finds out who uses the disk. An error is no answer.
-func (p *Provisioner) findUsers(ctx context.Context, g *gathered) (answers, error) {
+func (p *Provisioner) findUsers(ctx context.Context, g *gathered) error {
 	users, err := callWithin(ctx, p, g.Path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) ([]disk.User, error) {
 		return p.Inspector.Users(ctx, *g.Fact, g.VolumeName())
 	})
 	if err != nil {
-		return answers{}, fmt.Errorf("find out who uses %s: %w", g.Path, err)
+		return fmt.Errorf("find out who uses %s: %w", g.Path, err)
 	}
-	known := g.known
-	known.users, known.usersKnown = users, true
-	return known, nil
+	g.known.Users, g.known.UsersKnown = users, true
+	return nil
 }
 
 // inspect finds out whether the disk holds data.
-func (p *Provisioner) inspect(ctx context.Context, g *gathered) (answers, error) {
+func (p *Provisioner) inspect(ctx context.Context, g *gathered) error {
 	proof, running := p.proofs.Result(g.Path, g.Fact.Identity)
 	if running { // the proof reads all of the device
-		known := g.known
-		known.content = disk.ContentSampled
-		return known, nil
+		g.known.Content = disk.ContentSampled
+		return nil
 	}
 	known, err := callWithin(ctx, p, g.Path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (answers, error) {
 		known := g.known
 		var err error
 		if g.AsPublished() {
-			known.content, known.found, err = p.Inspector.Cleaned(ctx, *g.Fact, g.OfferedMode())
+			known.Content, known.Found, err = p.Inspector.Cleaned(ctx, *g.Fact, g.OfferedMode())
 			return known, err
 		}
 		suspect := int64(-1)
 		if proof.Found {
 			suspect = proof.Done
 		}
-		known.content, known.found, err = p.Inspector.Inspect(ctx, *g.Fact, suspect)
-		if err == nil && known.content == disk.ContentSampled && proof.Complete() {
-			known.content, err = p.proofs.Verify(ctx, *g.Fact, proof)
+		known.Content, known.Found, err = p.Inspector.Inspect(ctx, *g.Fact, suspect)
+		if err == nil && known.Content == disk.ContentSampled && proof.Complete() {
+			known.Content, err = p.proofs.Verify(ctx, *g.Fact, proof)
 		}
 		return known, err
 	})
-	if err != nil {
-		return answers{}, fmt.Errorf("inspect %s: %w", g.Path, err)
+	switch {
+	case err != nil:
+		return fmt.Errorf("inspect %s: %w", g.Path, err)
+	case known.Content == disk.ContentUnknown:
+		return fmt.Errorf("inspect %s: no answer", g.Path)
 	}
-	if known.content == disk.ContentUnknown {
-		return answers{}, fmt.Errorf("inspect %s: no answer", g.Path)
-	}
-	return known, nil
+	g.known = known
+	return nil
 }
 
 // readSuperblock finds out what is on a volume's device. A superblock that cannot be read is
 // an answer too.
-func (p *Provisioner) readSuperblock(ctx context.Context, g *gathered) answers {
-	known := g.known
+func (p *Provisioner) readSuperblock(ctx context.Context, g *gathered) {
 	found, err := p.superblockOf(ctx, g)
 	if err != nil {
 		found = disk.Superblock{Problem: asProblem(err)}
 	}
-	known.superblock = &found
-	return known
+	g.known.Superblock = &found
 }
 
 func (p *Provisioner) superblockOf(ctx context.Context, g *gathered) (disk.Superblock, error) {
@@ -167,27 +159,26 @@ func (p *Provisioner) superblockOf(ctx context.Context, g *gathered) (disk.Super
 	return found, nil
 }
 
-// askNodes finds out what other nodes know of a disk that this node has no record of, or
-// that it had before.
-func (p *Provisioner) askNodes(ctx context.Context, g *gathered) (answers, error) {
-	known := g.known
-	known.asked = true
+// askNodes searches the reports of other nodes for a disk that this node has no record of, or
+// had before.
+func (p *Provisioner) askNodes(ctx context.Context, g *gathered) error {
+	g.known.NodesAsked = true
 	if p.Reports != nil {
 		tombstone, err := p.tombstoneIndex.find(ctx, p.Reports, g.Fact.Identity)
 		if err != nil {
-			return known, err
+			return err
 		}
 		if tombstone != nil && overrides(tombstone, g.Record) {
-			known.tombstone = tombstone
-			return known, nil
+			g.known.tombstone = tombstone
+			return nil
 		}
 	}
 	if g.Record == nil {
-		return known, nil
+		return nil
 	}
 	var err error
-	known.foreignPV, err = p.foreignPVs.find(ctx, p.Client, p.Node, g.Fact.Identity, g.present)
-	return known, err
+	g.known.ForeignPV, err = p.foreignPVs.find(ctx, p.Client, p.Node, g.Fact.Identity, g.present)
+	return err
 }
 
 // findUnmanagedPV looks for a volume of the disk that this provisioner does not manage: one

@@ -40,7 +40,7 @@ type cluster struct {
 	lost int
 
 	// before and after, if set, are called around each request of the binder,
-	// without the lock. The error of before replaces the server's response.
+	// without the lock. An error that before returns replaces the server's response.
 	before  func(call) error
 	after   func(call)
 	binders []*binder.Binder

@@ -112,7 +112,7 @@ func (r *run) bindClaim(ctx context.Context, b *binding) (*v1.PersistentVolumeCl
 	done, err := write.run(ctx, r.newestClaim(b.Claim))
 	if err != nil {
 		// A failure was read from the claim: it does not refer to the volume
-		// and never will, unless a request of ours is still in progress.
+		// and never will, unless a request of this binder is still in progress.
 		var why *plan.Failure
 		b.committed = done.doubtful || !errors.As(err, &why)
 		return nil, err

@@ -188,7 +188,7 @@ func TestDirectConflicts(t *testing.T) {
 				p.Status.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
 			})
 		}},
-		"claim status: marked Lost by an old view is cured": {at: pvcStatus, state: bound, do: func(c *cluster) {
+		"claim status: marked Lost by an old view, repaired": {at: pvcStatus, state: bound, do: func(c *cluster) {
 			c.editClaim("a", func(p *v1.PersistentVolumeClaim) { p.Status.Phase = v1.ClaimLost })
 		}},
 	}

@@ -361,7 +361,7 @@ func TestClaimIsLeftToThePVController(t *testing.T) {
 // controller may not know the volume, so it alone writes the claim, however long that takes.
 func TestPhaseIsSetForABusyPVController(t *testing.T) {
 	t.Parallel()
-	const patience, completion = 5 * time.Second, time.Second
+	const phaseWait, claimWait = 5 * time.Second, time.Second
 	phase, rest := []string{"persistentvolumes/status pv-p"}, []string{"persistentvolumeclaims p", "persistentvolumeclaims/status p"}
 	setPhase := func(c *cluster) {
 		c.editVolume("pv-p", func(v *v1.PersistentVolume) { v.Status.Phase = v1.VolumeBound })
@@ -375,9 +375,9 @@ func TestPhaseIsSetForABusyPVController(t *testing.T) {
 	}{
 		"it is minutes behind":           {want: phase},
 		"the volume is deleted":          {meanwhile: func(c *cluster) { c.change(func() { delete(c.volumes, "pv-p") }) }},
-		"it sets the phase in time":      {meanwhile: setPhase, takes: completion, want: rest},
-		"it sets the phase just before":  {before: setPhase, takes: patience + completion, want: rest},
-		"it writes the claim just after": {after: setClaim, takes: patience, want: phase},
+		"it sets the phase in time":      {meanwhile: setPhase, takes: claimWait, want: rest},
+		"it sets the phase just before":  {before: setPhase, takes: phaseWait + claimWait, want: rest},
+		"it writes the claim just after": {after: setClaim, takes: phaseWait, want: phase},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -44,7 +44,7 @@ func BenchmarkFilter(b *testing.B) {
 			}
 			took := make([]time.Duration, 0, b.N)
 			for b.Loop() {
-				w.gate.change(func() { w.gate.observations++ }) // else the repeated query would wait for a change
+				w.gate.change(func() { w.gate.observations++ }) // otherwise the repeated query would wait for a change
 				begin := time.Now()
 				answer := httptest.NewRecorder()
 				w.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/filter", bytes.NewReader(body)))

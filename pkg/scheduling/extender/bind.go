@@ -76,7 +76,7 @@ func (e *Extender) runBind(ctx context.Context, args *extenderv1.ExtenderBinding
 		e.pins.end(args.PodUID, outcome == bindProvisioning)
 		metrics.CountExtenderBind(outcome)
 	}()
-	// Before the pod is read: an informer may deliver its end at any time after.
+	// Before the pod is read: an informer may deliver its deletion at any time after.
 	defer e.cache.ExpectPod(types.NamespacedName{Namespace: args.PodNamespace, Name: args.PodName}, args.PodUID)()
 	pod, err := e.getPod(ctx, args)
 	if err != nil {

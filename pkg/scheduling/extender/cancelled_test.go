@@ -20,9 +20,8 @@ import (
 	extender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 )
 
-// TestBindCancelled: the caller disconnects during a write. Until the bind has ended
-// another call is rejected; afterwards nothing is left of the first, and the next one
-// binds.
+// TestBindCancelled: the caller disconnects during a write. Another call is rejected until
+// the bind has ended; then the first call has left no claimRef, and the next call binds.
 func TestBindCancelled(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "c")

@@ -27,8 +27,8 @@ func decode(text []byte, into any) error {
 // What kube-scheduler writes before, between and after names.
 var namesBegin, namesNext, namesEnd = []byte(`,"Nodes":null,"NodeNames":["`), []byte(`","`), []byte(`"]}`)
 
-// decodeNames decodes a call with unescaped node names, and reports whether the text is
-// one. The names are in a list of nameLists and share one string.
+// decodeNames decodes a call with unescaped node names, and reports whether the text is such
+// a call. The names are in a list of nameLists and share one string.
 func decodeNames(text []byte, into *extenderv1.ExtenderArgs) bool {
 	rest, ok := bytes.CutSuffix(text, namesEnd)
 	begin := bytes.LastIndex(rest, namesBegin)
@@ -66,7 +66,7 @@ var isPlain = func() (plain [256]bool) {
 	return plain
 }()
 
-// A change of the protocol, whose fields decodeNames knows, fails to compile here.
+// A change of the protocol's fields fails to compile here: decodeNames depends on them.
 var _ = extenderv1.ExtenderArgs(struct {
 	Pod       *v1.Pod
 	Nodes     *v1.NodeList

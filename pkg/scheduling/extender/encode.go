@@ -113,7 +113,7 @@ func separate(dst []byte, n int) []byte {
 	return append(dst, ',')
 }
 
-// appendString quotes a string. Names of nodes and our reasons need no escapes.
+// appendString quotes a string. Names of nodes and the reasons of this package need no escapes.
 func appendString(dst []byte, s string) ([]byte, error) {
 	for i := range len(s) {
 		if !isPlain[s[i]] {

@@ -51,7 +51,7 @@ func TestFilter(t *testing.T) {
 			extenderv1.ExtenderArgs{Pod: pod("p", "c"), NodeNames: names("x", "b")},
 			extenderv1.ExtenderFilterResult{NodeNames: names("b"), FailedNodes: none, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"x": unknownNode}},
 		},
-		"none fits": {
+		"a claim that fits no node": {
 			extenderv1.ExtenderArgs{Pod: pod("p", "large"), NodeNames: names("b")},
 			extenderv1.ExtenderFilterResult{NodeNames: names(), FailedNodes: none, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"b": match.NoVolume.String()}},
 		},
@@ -199,7 +199,7 @@ func TestBindProvisions(t *testing.T) {
 	}
 }
 
-// TestPinEndsWithTheSelection: the pod is free when the provisioner removes
+// TestPinEndsWithTheSelection: the pod is no longer pinned when the provisioner removes
 // selected-node.
 func TestPinEndsWithTheSelection(t *testing.T) {
 	t.Parallel()

@@ -83,7 +83,7 @@ func (e *Extender) decide(ctx context.Context, pod *v1.Pod, verdict *verdict) er
 		inflight = e.inflight.begin(e, begun.Demand)
 	}
 	pinned := e.pins.node(begun.Demand)
-	at := &evaluation{Attempt: begun, victims: evictable{of: e, mayGo: lowerThan(pod)}}
+	at := &evaluation{Attempt: begun, victims: evictable{of: e, mayEvict: lowerThan(pod)}}
 	err = verdict.of.each(ctx, func(i int, name string, node *v1.Node) {
 		switch {
 		case node == nil:

@@ -61,8 +61,8 @@ func FuzzBytes(f *testing.F) {
 	})
 }
 
-// FuzzRequests: nor does a valid request, about arbitrary pods and nodes or existing
-// ones.
+// FuzzRequests: no valid request, of arbitrary or existing pods and nodes, terminates the
+// process or leaves a reservation.
 func FuzzRequests(f *testing.F) {
 	w := newTestbed(f, extender.ModeFull, localClass(), csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"),
 		volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(), claim("made", "1Gi").Class("csi").Obj(), pod("p", "c", "made"))

@@ -211,7 +211,7 @@ func TestGateWriters(t *testing.T) {
 		"a few fast ones: no change":    {10, 1000, first, first},
 		"many fast ones: more writers":  {5000, 1000, maxWriters, maxWriters},
 		"many slow ones: fewer writers": {300, 8, few, 16},
-		"a server that hardly responds": {30, 1, few, few},
+		"a very slow server":            {30, 1, few, few},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -134,11 +134,10 @@ func add[Args, Result any](mux *http.ServeMux, e *Extender, v verb[Args, Result]
 	})
 }
 
-// writeGrace is the time for writing an answer after the call's deadline, for one that
-// reports it.
+// writeGrace is the time after the call's deadline for writing an answer that reports it.
 const writeGrace = time.Second
 
-// call decodes the arguments and answers. A panic becomes an error, and is logged.
+// call decodes the arguments and answers. A panic is logged and returned as an error.
 func call[Args, Result any](ctx context.Context, e *Extender, v verb[Args, Result], body io.Reader) (result Result, err error) {
 	defer func() { err = errors.Join(err, recovered(ctx, v.name, recover())) }()
 	if err := e.Ready(); err != nil {

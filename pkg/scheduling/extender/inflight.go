@@ -140,8 +140,8 @@ func (f *inflight) remove(of *inflightPod) {
 	}
 }
 
-// resolved reports whether the cache has the nodes of the pod's claims, or the claims
-// need none.
+// resolved reports whether the cache has the nodes of the pod's claims, or no claim needs
+// one.
 func (p *inflightPod) resolved(e *Extender) bool {
 	pod, err := e.pods.Pods(p.name.Namespace).Get(p.name.Name)
 	exists := err == nil && pod.UID == p.pod

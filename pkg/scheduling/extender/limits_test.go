@@ -17,8 +17,8 @@ import (
 	extender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 )
 
-// TestDecodeTakesLittleMemory: decodeNames takes no more memory than a body full of names
-// would, whatever the body.
+// TestDecodeTakesLittleMemory: decodeNames takes no more memory for any body than for one of
+// the same length that consists of names.
 func TestDecodeTakesLittleMemory(t *testing.T) { // not parallel: it measures memory
 	const size, most = 1 << 20, 14
 	for name, text := range map[string]string{

@@ -56,7 +56,7 @@ type victims struct {
 // victims converts the candidates of either form, without empty ones.
 func (e *Extender) victims(args *extenderv1.ExtenderPreemptionArgs) map[string]*victims {
 	found := map[string]*victims{}
-	running := evictable{of: e, mayGo: func(int32) bool { return true }} // the scheduler has chosen
+	running := evictable{of: e, mayEvict: func(int32) bool { return true }} // the scheduler has checked the priorities
 	for node, given := range args.NodeNameToMetaVictims {
 		if given == nil {
 			continue

@@ -187,7 +187,8 @@ func (w *testbed) bindTo(pod *v1.Pod, node string) string {
 	return result.Error
 }
 
-// wantIdle: nothing is left of calls, once binds that outlived theirs have ended.
+// wantIdle checks that calls leave no pin or reservation, after binds that outlived their
+// calls have ended.
 func (w *testbed) wantIdle(t testing.TB) {
 	t.Helper()
 	w.Wait()
@@ -227,7 +228,7 @@ func (w *testbed) claim(name string) *v1.PersistentVolumeClaim {
 	return live.DeepCopy()
 }
 
-// follow signals when the informer delivers something.
+// follow sends to changed when the informer delivers an object.
 func (w *testbed) follow(informer cache.SharedIndexInformer) {
 	w.t.Helper()
 	signal := func(any) {
@@ -284,5 +285,5 @@ func pod(name string, claims ...string) *v1.Pod {
 	return builders.MakePod(name).Namespace("default").UID("pod-" + name).PVC(claims...).Obj()
 }
 func capacity(node, size string) runtime.Object {
-	return builders.MakeCapacity("room-"+node, "csi").Namespace("default").UID("capacity-" + node).Hostname(node).Capacity(size).Obj()
+	return builders.MakeCapacity("capacity-"+node, "csi").Namespace("default").UID("capacity-" + node).Hostname(node).Capacity(size).Obj()
 }

@@ -16,8 +16,8 @@ import (
 	extender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 )
 
-// TestBindOfUnobservedPod: the scheduler's informers may be ahead of the extender's; the
-// pod exists nevertheless.
+// TestBindOfUnobservedPod: the scheduler's informers may be ahead of the extender's, so a pod
+// may exist that the extender has not observed.
 func TestBindOfUnobservedPod(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "c")
@@ -26,9 +26,9 @@ func TestBindOfUnobservedPod(t *testing.T) {
 		live *v1.Pod
 		want string
 	}{
-		"it exists":   {live: p},
-		"it is gone":  {want: "not found"},
-		"another pod": {live: pod("other", "c"), want: "recreated"},
+		"the pod exists":  {live: p},
+		"the pod is gone": {want: "not found"},
+		"another pod":     {live: pod("other", "c"), want: "recreated"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -31,9 +31,9 @@ func indexEphemeral(object any) ([]string, error) {
 // evictable finds the pods with ephemeral volumes and an evictable priority, by node. It
 // is for one call and lists lazily; not safe for concurrent use.
 type evictable struct {
-	of    *Extender
-	mayGo func(priority int32) bool
-	keys  map[string][]string // of ephemeralOn, by node; nil: not listed
+	of       *Extender
+	mayEvict func(priority int32) bool
+	keys     map[string][]string // of ephemeralOn, by node; nil: not listed
 }
 
 // lowerThan returns which priorities are lower than the pod's.
@@ -72,7 +72,7 @@ func (v *evictable) list() map[string][]string {
 	}
 	for _, key := range v.of.indexed.ListIndexFuncValues(ephemeralOn) {
 		text, node, _ := strings.Cut(key, "/")
-		if priority, err := strconv.ParseInt(text, 10, 32); err == nil && v.mayGo(int32(priority)) {
+		if priority, err := strconv.ParseInt(text, 10, 32); err == nil && v.mayEvict(int32(priority)) {
 			v.keys[node] = append(v.keys[node], key)
 		}
 	}

@@ -52,7 +52,8 @@ func (g group) compareKind(k kind) int { return compareKinds(g.kind, k) }
 // grouped is a set of volumes, grouped by kind. The zero value is empty and
 // ready to use.
 type grouped struct {
-	groups []group // sorted by kind; none is empty
+	groups []group  // sorted by kind; none is empty
+	inline [1]group // backs groups while there is one: most pools have one kind
 }
 
 // size is the number of volumes.
@@ -86,6 +87,9 @@ func (s *grouped) insert(v *Volume) (replaced *Volume) {
 	k := kindOf(v)
 	i, found := s.find(k)
 	if !found {
+		if len(s.groups) == 0 {
+			s.groups = s.inline[:0]
+		}
 		s.groups = slices.Insert(s.groups, i, group{kind: k})
 	}
 	return s.groups[i].list.insert(v)

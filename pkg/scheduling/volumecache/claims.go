@@ -15,8 +15,8 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
-// newestClaims are the claims as the informer shows them or as the API server returned
-// them to a write of ours, whichever is newer. The lock of the Cache guards them.
+// newestClaims are the claims as the informer delivered them or as the API server returned
+// them to a write of this process, whichever is newer. The lock of the Cache guards them.
 type newestClaims struct {
 	claims corelisters.PersistentVolumeClaimLister
 	// written are the results of writes that the informer has not shown yet.

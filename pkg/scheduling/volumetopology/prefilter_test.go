@@ -241,7 +241,7 @@ func TestNoRequestsInTheSchedulingLoop(t *testing.T) {
 	t.Parallel()
 	victim := holder("victim", "a")
 	objects := append(held(victim, deleted("v", "a", "2Gi")), node("a").Obj(), node("b").Obj(), localClass().Obj(), csiClass().Obj(), csiDriver(true),
-		capacity("room", "a", "10Gi").Obj(), volume("free", "a", "2Gi").Obj(), claim("static", "2Gi").Obj(),
+		capacity("csi-a", "a", "10Gi").Obj(), volume("free", "a", "2Gi").Obj(), claim("static", "2Gi").Obj(),
 		claim("bound", "1Gi").Bound("its").Obj(), volume("its", "a", "1Gi").ClaimRef("default", "bound", "pvc-bound").Obj())
 	for name, selected := range map[string]string{"none": "", "live": "a", "gone": "gone", "not a node name": "no/such"} {
 		t.Run(name, func(t *testing.T) {

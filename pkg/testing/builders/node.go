@@ -13,8 +13,7 @@ import (
 // Node builds a Node.
 type Node struct{ node v1.Node }
 
-// MakeNode starts a Ready node whose hostname label is its name, with room
-// for 110 pods.
+// MakeNode starts a Ready node whose hostname label is its name, with a limit of 110 pods.
 func MakeNode(name string) *Node {
 	resources := v1.ResourceList{
 		v1.ResourceCPU:    resource.MustParse("32"),

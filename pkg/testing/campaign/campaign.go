@@ -4,7 +4,7 @@
 // Package campaign gives long tests two strengths. A campaign repeats random or crowded
 // situations, and finds more the longer it runs. `make soak` runs every campaign in full
 // strength; `make test` runs a short form, which is large enough to fail on the faults that the
-// campaign exists for. docs/soak.md lists both, and the code change that each was seen to catch.
+// campaign exists for. docs/soak.md lists the campaigns with their full strength.
 package campaign
 
 import (

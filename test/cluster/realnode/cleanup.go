@@ -1,19 +1,17 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package realnode
 
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
+
+	"github.com/prometheus/procfs"
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/cluster/internal/supervise"
@@ -28,7 +26,7 @@ type remains struct {
 	Folder string
 	// Supervisor is a process, by its id and by when it started, as the kernel counts.
 	Supervisor int
-	Started    string
+	Started    uint64
 }
 
 // record stores the cluster's remains, until they are removed.
@@ -38,7 +36,7 @@ func record(c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(remains{Folder: c.Folder(), Supervisor: supervisor, Started: stat.started})
+	data, err := json.Marshal(remains{Folder: c.Folder(), Supervisor: supervisor, Started: stat.Starttime})
 	if err != nil {
 		return err
 	}
@@ -76,7 +74,7 @@ func sweepOne(file string) error {
 		return nil // it is being written, or of another program
 	}
 	stat, err := statOf(r.Supervisor)
-	if err == nil && stat.started == r.Started && stat.state != "Z" {
+	if err == nil && stat.Starttime == r.Started && stat.State != "Z" {
 		return nil // it runs, and removes all itself
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -89,27 +87,17 @@ func sweepOne(file string) error {
 	return supervise.Prune(file)
 }
 
-// stat has fields of /proc/PID/stat.
-type stat struct{ state, started string }
-
-func statOf(pid int) (stat, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// statOf returns the state of a process; fs.ErrNotExist if there is none.
+func statOf(pid int) (procfs.ProcStat, error) {
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return procfs.ProcStat{}, err
+	}
+	stat, err := process.Stat()
 	if errors.Is(err, syscall.ESRCH) { // it ended meanwhile
 		err = fs.ErrNotExist
 	}
-	if err != nil {
-		return stat{}, err
-	}
-	return parseStat(string(data))
-}
-
-// parseStat reads fields after the name, which is in parentheses and may have some itself.
-func parseStat(text string) (stat, error) {
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	if len(fields) < 20 {
-		return stat{}, fmt.Errorf("%q is not the state of a process", text)
-	}
-	return stat{state: fields[0], started: fields[19]}, nil
+	return stat, err
 }
 
 // hierarchies returns the folders that control groups are made in: one for each controller of

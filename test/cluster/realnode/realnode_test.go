@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package realnode
 
 import (
@@ -133,20 +131,5 @@ func untar(t *testing.T, data []byte) map[string]string {
 		if h.Typeflag == tar.TypeSymlink {
 			files[h.Name] = "-> " + h.Linkname
 		}
-	}
-}
-
-func TestStat(t *testing.T) {
-	t.Parallel()
-	const text = "42 (a (b) c) S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 0 0\n"
-	got, err := parseStat(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := (stat{state: "S", started: "123456"}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	if _, err := parseStat("42 (a) S"); err == nil {
-		t.Error("half a line is taken for a whole one")
 	}
 }

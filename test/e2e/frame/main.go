@@ -1,8 +1,27 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
+// Package frame lets end-to-end tests share a cluster of real nodes (package realnode). Tests
+// have their own nodes and namespace on it:
+//
+//	func TestMain(m *testing.M) { os.Exit(frame.Main(m, frame.Options{})) }
+//
+//	func TestWrites(t *testing.T) {
+//		e := frame.New(t)
+//		nodes := e.AddNodes(frame.Node("a", realnode.Disk{Kind: realnode.Ext4, Path: "/mnt/disks/fast/1", Size: 64 << 20}))
+//		e.Create(pv, pvc, pod)        // typed objects; those in no namespace are named by e.Name
+//		e.WaitPod("writer", "done", frame.Succeeded)
+//		out := e.Exec("reader", "cat", "/data/word")
+//		nodes[0].Kill()
+//	}
+//
+// A test's objects and nodes are removed after it. Every wait is for an event and ends
+// with the test's deadline (Env.Context), which fails the test and logs Dump. Pods run
+// on the Env's own nodes with the node selector of Env.OnNode. Tests that need another
+// control plane start one with Options and NewOn, or share one by a Site.
+//
+// Tests need root and the Debian packages that `go run ./hack/requirements -packages e2e` prints. -keep leaves the cluster's
+// folder, with all logs, in place.
 package frame
 
 import (
@@ -11,6 +30,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 
 	"stowage.dev/stowage/test/cluster"
@@ -99,4 +119,59 @@ func start(o Options) (*realnode.Cluster, error) {
 		return nil, errors.Join(fmt.Errorf("begin: %w; the logs are in %s", err, c.Folder()), c.Stop())
 	}
 	return c, nil
+}
+
+// Site is a cluster that some tests of a package share. The first of them starts it; Main stops
+// it after the last test. Safe for concurrent use.
+type Site struct {
+	options func() (Options, error)
+
+	once    sync.Once
+	cluster *realnode.Cluster
+	err     error
+}
+
+// sites are those that were made, which are package variables of tests.
+var sites []*Site
+
+// NewSite makes a Site. options are called when its cluster is started. It must be called for
+// package variables, so that Main can stop the cluster.
+func NewSite(options func() (Options, error)) *Site {
+	s := &Site{options: options}
+	sites = append(sites, s)
+	return s
+}
+
+// New returns an Env on the site's cluster.
+func (s *Site) New(t testing.TB) *Env {
+	t.Helper()
+	s.once.Do(s.start)
+	if s.err != nil {
+		t.Fatal("this site did not start: ", s.err)
+	}
+	return newEnv(t, s.cluster)
+}
+
+func (s *Site) start() {
+	o, err := s.options()
+	if err == nil {
+		s.cluster, err = start(o)
+	}
+	s.err = err
+}
+
+// stopSites stops the clusters of all sites. With keep, their folders stay.
+func stopSites(keep bool) error {
+	var errs []error
+	for _, s := range sites {
+		if s.cluster == nil {
+			continue
+		}
+		if keep {
+			s.cluster.KeepFolder()
+			fmt.Fprintln(os.Stderr, "The logs are in", s.cluster.Folder())
+		}
+		errs = append(errs, s.cluster.Stop())
+	}
+	return errors.Join(errs...)
 }

@@ -35,7 +35,7 @@ func slow(t *testing.T, n *node.Node) (finish func()) {
 	}
 	t.Cleanup(func() { _ = pipe.Close() })
 	return func() {
-		if _, err := pipe.WriteString("go on\n"); err != nil {
+		if _, err := pipe.WriteString("continue\n"); err != nil {
 			t.Error(err)
 		}
 	}

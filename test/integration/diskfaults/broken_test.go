@@ -142,7 +142,7 @@ func damaged(t *testing.T, damage func([]byte) []byte) {
 	mustBeClean(t, other, filesystem)
 
 	if err := tree.intact(); err != nil {
-		t.Errorf("cleaned, although nothing is known of the disk: %v", err)
+		t.Errorf("cleaned, although nothing is known about the disk: %v", err)
 	}
 	if names := n.Published(n.Files); len(names) != 2 {
 		t.Errorf("published are %q, want disk1 and disk2", names)

@@ -19,14 +19,14 @@ import (
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
-	"stowage.dev/stowage/test/provisioners"
 )
 
 // relieve unblocks disks whose volume was deleted by force, until ctx ends: it empties those
 // that are retained, and allows the cleaning of those that wait for it.
 func (w *harness) relieve(ctx context.Context) {
-	reports, err := provisioners.NewReports(w.Env.Cluster.RESTConfig())
+	reports, err := diskreports.NewClient(w.Env.Cluster.RESTConfig())
 	if err != nil {
 		w.violated("administrator: %v", err)
 		return

@@ -21,6 +21,7 @@ import (
 	"stowage.dev/stowage/test/deadline"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // restartTimeout is how long a component may take to restart.
@@ -39,7 +40,7 @@ func TestOutages(t *testing.T) {
 	t.Parallel()
 	campaign.Begin(t)
 	e := fixture.NewOn(t, fixture.DefaultConfig())
-	if err := node.Apply(e.Context(), e.Cluster); err != nil {
+	if err := provisioners.Apply(e.Context(), e.Cluster); err != nil {
 		t.Fatal(err)
 	}
 	tests := map[string]func(*testing.T, *fixture.Env){

@@ -382,8 +382,8 @@ func (d *deployment) show(t testing.TB, about string) {
 // kernel's range for sockets without a port (ip_local_port_range begins at 32768).
 const firstPort, lastPort = 20000, 32000
 
-// beginAt is where freePort looks first, and portsAsked how many it has looked at. Tests of
-// other processes begin elsewhere.
+// beginAt is the first port that freePort tries, and portsAsked counts those that it has
+// tried. Tests of other processes begin with other ports.
 var (
 	beginAt    = rand.IntN(lastPort - firstPort)
 	portsAsked atomic.Int64

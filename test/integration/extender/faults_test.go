@@ -63,8 +63,8 @@ func kill(e *fixture.Env) {
 	wantPacked(e, len(pods))
 }
 
-// useReplicas: two answer, and connections go from one to the other. The certificates of both
-// ends are exchanged, and those of before are refused; then one replica is killed and started
+// useReplicas: two replicas answer, and connections alternate. The certificates of both ends
+// are replaced, and the former ones are rejected; then one replica is killed and started
 // again.
 func useReplicas(e *fixture.Env) {
 	e.T.Helper()
@@ -86,7 +86,7 @@ func useReplicas(e *fixture.Env) {
 				certificates{d.certs.dir, other}.write("client", clientName, until),
 			)
 		case 5 * tenth:
-			e.T.Logf("the certificates of before are given up with %d of %d pods placed", placed(e), created)
+			e.T.Logf("the former certificates are rejected with %d of %d pods placed", placed(e), created)
 			d.waitServed(e.T, until, nil)
 			err = exchange(d.certs.path("ca.crt"), other.pem())
 			d.waitRefused(e.T, d.client(e.T, d.certs.authority, clientName, until))

@@ -42,7 +42,7 @@ func setCapacity(e *fixture.Env, node, size string) {
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
 	defer cancel()
 	capacities := e.Client.StorageV1().CSIStorageCapacities(e.Namespace)
-	object := builders.MakeCapacity("room-"+node, e.Name("made")).Namespace(e.Namespace).Hostname(e.Name(node)).Capacity(size).Obj()
+	object := builders.MakeCapacity("capacity-"+node, e.Name("made")).Namespace(e.Namespace).Hostname(e.Name(node)).Capacity(size).Obj()
 	live, err := capacities.Get(ctx, object.Name, metav1.GetOptions{})
 	if err == nil {
 		live.Capacity = object.Capacity
@@ -193,7 +193,7 @@ func TestProvisionerFails(t *testing.T) {
 	setCapacity(e, "b", "10Gi")
 	e.CreatePVC(made(e, "data", "5Gi"))
 	pod := e.CreatePod(e.Pod("pod").PVC("data"))
-	waitSelected(e, "data", "a") // the roomier one
+	waitSelected(e, "data", "a") // the one with more capacity
 	setCapacity(e, "a", "1Gi")
 	e.PatchPVC("data", map[string]any{"metadata": map[string]any{"annotations": map[string]any{volumeplan.AnnSelectedNode: nil}}})
 	provision(e, waitSelected(e, "data", "b"))

@@ -54,7 +54,7 @@ func TestPreemption(t *testing.T) {
 			// Nodes with capacity, where only the volume is missing: no eviction helps.
 			e.CreatePVC(e.PVC("large").Request("1Ti"))
 			e.WaitUnschedulable(e.CreatePodObject(important(e, "small", "1", "large")), noVolume, "Preemption is not helpful for scheduling")
-			// Full nodes: evictions would make room, but not for the volume.
+			// Full nodes: evictions would free CPU, but no volume.
 			e.WaitUnschedulable(e.CreatePodObject(important(e, "in-vain", "20", "large")), "Insufficient cpu")
 			stays("on-a")
 			stays("on-b")

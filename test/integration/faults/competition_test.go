@@ -30,7 +30,7 @@ func TestSchedulersCompete(t *testing.T) {
 	}{
 		"Direct and the stock scheduler, not a volume to spare":       {[2]fixture.Profile{direct, stock}, 1, 0},
 		"PVController and the stock scheduler, not a volume to spare": {[2]fixture.Profile{controller, stock}, 1, 0},
-		"two of ours, not a volume to spare":                          {[2]fixture.Profile{direct, direct}, 1, 0},
+		"two of Stowage, not a volume to spare":                       {[2]fixture.Profile{direct, direct}, 1, 0},
 		// A pod whose first claim the PV controller has bound needs the rest on
 		// the same node.
 		"both modes, two claims a pod": {[2]fixture.Profile{direct, controller}, 2, 2 * competitorPods * 4 / 3},

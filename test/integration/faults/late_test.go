@@ -36,7 +36,7 @@ func TestClaimRefOfStoppedScheduler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.WaitPV("late", "to be given to the claim in vain", func(v *v1.PersistentVolume) bool {
+	e.WaitPV("late", "to name the claim, which has another volume", func(v *v1.PersistentVolume) bool {
 		return v.ResourceVersion != late.ResourceVersion
 	})
 	e.WaitPV("late", "to be free again", func(v *v1.PersistentVolume) bool {

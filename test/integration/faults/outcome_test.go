@@ -94,14 +94,14 @@ func claimedInVain(e *fixture.Env) []string {
 	return names
 }
 
-// wantConsistent waits until the PV controller has released volumes that were
-// claimed in vain. Then it checks in the API server: no claim Lost, no volume bound to two
+// wantConsistent waits until the PV controller has released volumes whose
+// claim has another one. Then it checks in the API server: no claim Lost, no volume bound to two
 // claims; every claim that names a volume is named by it, and every volume that
 // names a claim of this test, by name and UID, is that claim's.
 func wantConsistent(e *fixture.Env) {
 	e.T.Helper()
 	e.NoVolumeTwice()
-	e.Wait("volumes that were claimed in vain to be released", func() bool { return len(claimedInVain(e)) == 0 })
+	e.Wait("volumes whose claim has another one to be released", func() bool { return len(claimedInVain(e)) == 0 })
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
 	defer cancel()
 	claims, err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).List(ctx, metav1.ListOptions{})

@@ -60,7 +60,7 @@ func TestOtherTenantsClaims(t *testing.T) {
 	for _, pod := range hostile {
 		e.WaitUnschedulable(pod, "")
 	}
-	// Watches are reopened now and then; one GET for a claim would be fifty for a pod.
+	// Watches are sometimes reopened; one GET for a claim would be fifty for a pod.
 	if more := requests(e, p, "GET") - gets; more >= claims {
 		t.Errorf("the scheduler sent %d GET requests for pods that nothing can place", more)
 	}

@@ -72,9 +72,8 @@ func runAll(t *testing.T, scenarios map[string]func(*scenario)) {
 	})
 }
 
-// wantFree waits until the volume can be bound again. Beside a PV controller it
-// may have been taken for that of a deleted claim; it is then released
-// as an administrator does.
+// wantFree waits until the volume can be bound again. A PV controller may have released it as
+// that of a deleted claim; its claimRef is then removed, as an administrator does.
 func (s *scenario) wantFree(volume string) {
 	s.T.Helper()
 	free := func(v *v1.PersistentVolume) bool {

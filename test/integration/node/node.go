@@ -1,11 +1,28 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package node gives integration tests a node with real disks and a real provisioner: the
+// Node object is simulated, the disks are file systems and loop devices of this
+// machine, and the provisioner is the stowage-provisioner command with the manifests' rights,
+// their policies, and the token that a kubelet would mount.
+//
+//	func TestMain(m *testing.M) { os.Exit(fixture.Main(m, node.Install)) }
+//
+//	e := fixture.New(t)
+//	n := node.New(t, e, "a")     // skips the test where it cannot mount
+//	n.Mount("disk1", "64M")      // an ext4 in the folder of class n.Files
+//	n.Device("disk1", "64M")     // a loop device in that of class n.Blocks
+//	n.Start()
+//	pv := n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
+//
+// A node has its own folder: disks, configuration, state
+// and a kubelet's folder. Whatever is mounted or attached is undone after the test.
 package node
 
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -75,7 +92,7 @@ func New(t testing.TB, e *fixture.Env, name string) *Node {
 	e.CreateClass(e.Class(n.Files).ReclaimPolicy(corev1.PersistentVolumeReclaimDelete))
 	e.CreateClass(e.Class(n.Blocks).ReclaimPolicy(corev1.PersistentVolumeReclaimDelete))
 	n.Configure(nil)
-	n.login()
+	n.Login()
 	t.Cleanup(n.forget)
 	e.OnDump(func() string { return fmt.Sprintf("report of %s:\n%s", n.Name, n.report()) })
 	return n
@@ -116,8 +133,9 @@ func (n *Node) WriteConfig(key, text string) {
 	}
 }
 
-// login provides the provisioner with the token that kubelet would mount.
-func (n *Node) login() {
+// Login provides the provisioner with the token that kubelet would mount, which New does, and
+// tests for a Node that was recreated.
+func (n *Node) Login() {
 	n.t.Helper()
 	pod, err := n.process().Login(n.Env.Context())
 	n.t.Cleanup(func() {
@@ -126,12 +144,6 @@ func (n *Node) login() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-}
-
-// Relogin provides the provisioner with a new token, for a Node that was recreated.
-func (n *Node) Relogin() {
-	n.t.Helper()
-	n.login()
 }
 
 // Start runs the provisioner. It is stopped after the test.
@@ -147,9 +159,6 @@ func (n *Node) Start() {
 	n.provisioner = process
 	n.t.Cleanup(n.finish)
 }
-
-// arguments are the provisioner's, without Args.
-func (n *Node) arguments() []string { return n.process().Args() }
 
 // process is how the provisioner is run.
 func (n *Node) process() provisioners.Process {
@@ -230,4 +239,65 @@ func (n *Node) StripFinalizers(ctx context.Context, volume string) error {
 		return fmt.Errorf("take the finalizers off volume %s: %w", volume, err)
 	}
 	return nil
+}
+
+// binary is the provisioner, set by Install before any test runs.
+var binary string
+
+// Install builds the provisioner and applies its manifests, for fixture.Main.
+func Install(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
+	if binary, err = provisioners.Build(ctx, os.Stderr); err != nil {
+		return nil, err
+	}
+	return func() {}, provisioners.Apply(ctx, c)
+}
+
+// AddClass adds a class to the configuration, with its own discovery directory and
+// options (keys of a class), and returns its name: that of the StorageClass
+// Env.Class(name), which the test creates. Every node has the classes
+// "files" and "blocks".
+func (n *Node) AddClass(name string, options map[string]any) string {
+	n.t.Helper()
+	class := n.Env.Name(name)
+	n.offer(class, name, options)
+	n.Configure(nil)
+	return class
+}
+
+// Set sets a key of a class in the configuration; nil removes it.
+func (n *Node) Set(class, key string, value any) {
+	n.t.Helper()
+	n.options[class][key] = value
+	if value == nil {
+		delete(n.options[class], key)
+	}
+	n.Configure(nil)
+}
+
+// offer adds a class, whose discovery directory is in the node's folder.
+func (n *Node) offer(class, folder string, options map[string]any) {
+	n.t.Helper()
+	n.folders[class] = n.Path(folder)
+	n.makeFolder(n.folders[class])
+	n.options[class] = map[string]any{"hostDir": n.folders[class]}
+	maps.Copy(n.options[class], options)
+	n.AllowClass(class)
+}
+
+// storageClassMap is the configuration of the classes.
+func (n *Node) storageClassMap() map[string]any {
+	classes := map[string]any{}
+	for class, options := range n.options {
+		classes[class] = maps.Clone(options)
+	}
+	return classes
+}
+
+// AllowClass lets provisioners create volumes of a class. All tests share the ConfigMap, so
+// classes are only added.
+func (n *Node) AllowClass(class string) {
+	n.t.Helper()
+	if err := provisioners.AllowClass(n.Env.Context(), n.Env.Client, class); err != nil {
+		n.t.Fatal(err)
+	}
 }

@@ -91,7 +91,7 @@ func (n *Node) RunToEnd(args ...string) string {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.Env.Context(), n.Env.Timeout)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, binary, append(n.arguments(), args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, binary, append(n.process().Args(), args...)...).CombinedOutput()
 	var ended *exec.ExitError
 	if !errors.As(err, &ended) || ctx.Err() != nil {
 		n.t.Fatal(fmt.Errorf("a provisioner that should have ended with an error: %w\n%s", errors.Join(err, ctx.Err()), out))

@@ -18,6 +18,7 @@ import (
 	"stowage.dev/stowage/pkg/apis/wellknown"
 
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/provisioners"
 )
@@ -81,7 +82,7 @@ func (n *Node) WaitPage(page int32, what string, is func(*stowage.LocalDiskRepor
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.Env.Context(), n.Env.Timeout)
 	defer cancel()
-	reports, err := provisioners.NewReports(n.Env.Cluster.RESTConfig())
+	reports, err := diskreports.NewClient(n.Env.Cluster.RESTConfig())
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func (n *Node) AnnotateReport(ctx context.Context, key, text string) error {
 func (n *Node) report() string {
 	ctx, cancel := context.WithTimeout(context.Background(), n.Env.Timeout)
 	defer cancel()
-	reports, err := provisioners.NewReports(n.Env.Cluster.RESTConfig())
+	reports, err := diskreports.NewClient(n.Env.Cluster.RESTConfig())
 	if err != nil {
 		return err.Error()
 	}

@@ -19,7 +19,7 @@ import (
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
-	"stowage.dev/stowage/test/integration/node"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // TestOwnControllers tests controllers with other settings, that are killed
@@ -27,7 +27,7 @@ import (
 func TestOwnControllers(t *testing.T) {
 	t.Parallel()
 	e := fixture.NewOn(t, audit.Config())
-	if err := node.Apply(e.Context(), e.Cluster); err != nil {
+	if err := provisioners.Apply(e.Context(), e.Cluster); err != nil {
 		t.Fatal(err)
 	}
 	if err := grant(e.Context(), e.Cluster); err != nil {
@@ -216,7 +216,7 @@ func killedAfterEachWrite(t *testing.T, e *fixture.Env) {
 	s := newSite(t, e, asks("Release", "1s"), "a", "b")
 	s.set("db", 1, nil)
 	before := s.waitPlaced("db-0", "data-db-0", nil)
-	lives := startMortals(s)
+	lives := startKilled(s)
 	s.lose(before.node(s))
 	s.waitPlaced("db-0", "data-db-0", before)
 	s.waitGone(before.pv, stowage.TombstonePublished)

@@ -19,8 +19,8 @@ import (
 )
 
 // oneIdentity: two nodes have a copy of one disk each, with one identity, and their
-// provisioners run. Both nodes get an event, and the metric counts the identity. Neither
-// disk is taken for the other: each has its own volume with its own data, the loss of one
+// provisioners run. Both nodes get an event, and the metric counts the identity. The
+// disks are distinguished: each has its own volume with its own data, the loss of one
 // node removes no volume, and a clean on the other removes the data of its disk only. Once
 // the other disk is removed, the lost volume is removed like any other.
 func oneIdentity(t *testing.T, e *fixture.Env) {

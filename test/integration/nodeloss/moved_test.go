@@ -49,7 +49,7 @@ func TestDiskOfALostNode(t *testing.T) {
 					t.Fatal(err)
 				}
 				e.AddNodes(e.Node("a"))
-				n.Relogin()
+				n.Login()
 			} else {
 				next = node.New(t, e, "b")
 			}

@@ -173,8 +173,8 @@ func (p *placed) node(s *site) string {
 	return strings.TrimPrefix(p.pod.Spec.NodeName, s.Namespace+"-")
 }
 
-// waitPlaced waits until a pod runs with a claim that is bound and is not the one of
-// before, which may be nil.
+// waitPlaced waits until a pod runs with a claim that is bound and is not that of the former
+// pod, before, which may be nil.
 func (s *site) waitPlaced(pod, claim string, before *placed) *placed {
 	s.T.Helper()
 	var p placed

@@ -53,15 +53,15 @@ func TestWithoutParameters(t *testing.T) {
 	foreign := builders.MakePV("foreign").Obj()
 	foreign.Spec.NodeAffinity = pv.Spec.NodeAffinity
 	for what, err := range map[string]error{
-		"a volume that is not ours":       shared.admin.creates(foreign)(t.Context()),
-		"the binding of a volume of ours": shared.others.patchVolume(t.Context(), pv.Name, claimed),
-		"its phase":                       shared.others.patchVolume(t.Context(), pv.Name, phase, "status"),
-		"a node's taints":                 shared.others.patchNode(t.Context(), alpha, taints("")),
-		"a node's status":                 shared.others.patchNode(t.Context(), alpha, `{"status":{"phase":"Running"}}`, "status"),
-		"the end of a volume":             shared.provisioners[alpha].patchVolume(t.Context(), pv.Name, released),
-		"its deletion":                    shared.provisioners[alpha].CoreV1().PersistentVolumes().Delete(t.Context(), pv.Name, metav1.DeleteOptions{}),
-		"a startup taint":                 shared.provisioners[alpha].patchNode(t.Context(), alpha, taints(reservedTaint)),
-		"a report":                        shared.provisioners[alpha].createsReport(report("alpha.page-9", alpha, 9))(t.Context()),
+		"a volume that is not owned":     shared.admin.creates(foreign)(t.Context()),
+		"the binding of an owned volume": shared.others.patchVolume(t.Context(), pv.Name, claimed),
+		"its phase":                      shared.others.patchVolume(t.Context(), pv.Name, phase, "status"),
+		"a node's taints":                shared.others.patchNode(t.Context(), alpha, taints("")),
+		"a node's status":                shared.others.patchNode(t.Context(), alpha, `{"status":{"phase":"Running"}}`, "status"),
+		"the end of a volume":            shared.provisioners[alpha].patchVolume(t.Context(), pv.Name, released),
+		"its deletion":                   shared.provisioners[alpha].CoreV1().PersistentVolumes().Delete(t.Context(), pv.Name, metav1.DeleteOptions{}),
+		"a startup taint":                shared.provisioners[alpha].patchNode(t.Context(), alpha, taints(reservedTaint)),
+		"a report":                       shared.provisioners[alpha].createsReport(report("alpha.page-9", alpha, 9))(t.Context()),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)

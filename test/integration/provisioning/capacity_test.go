@@ -84,7 +84,7 @@ func TestStorageCapacity(t *testing.T) {
 			claims:   sizes("1Gi"),
 			refused:  true,
 		},
-		"the roomiest of several": {
+		"the node with the largest of several objects": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
 				return []*builders.Capacity{
 					nodeCapacity(e, "a1", "a").Capacity("40Gi"), shared(e, "a2", "a", "x").Capacity("70Gi"), shared(e, "a3", "a", "y").Capacity("50Gi"),
@@ -143,7 +143,7 @@ func TestStorageCapacity(t *testing.T) {
 				return []*builders.PVC{builders.MakePVC("c").Namespace(e.Namespace).BetaClass(e.Name("made"))}
 			},
 		},
-		"the class by the beta annotation alone, and no room": {
+		"the class by the beta annotation alone, and too little capacity": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
 				return []*builders.Capacity{nodeCapacity(e, "a", "a").Capacity("1Mi")}
 			},
@@ -361,7 +361,7 @@ func TestCapacityOutlivesScheduler(t *testing.T) {
 	second := e.CreatePod(e.Pod("second").PVC("second"))
 	e.WaitUnschedulable(second, noSpace)
 	if node := e.SeenPVC("second").Annotations[plan.AnnSelectedNode]; node != "" {
-		t.Errorf("the second claim is sent to node %s, where the first takes the room", node)
+		t.Errorf("the second claim is sent to node %s, where the first takes the capacity", node)
 	}
 	close(g.open)
 	e.WaitPV("pvc-first", "made", anyVolume)

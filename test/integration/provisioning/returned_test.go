@@ -40,7 +40,7 @@ func TestReturnedCapacityWakes(t *testing.T) {
 				e.AddNodes(e.Node("a").Zone(e.Name("z")), e.Node("b").Zone(e.Name("z")))
 				createClass(e)
 				trackCapacity(e, true)
-				publish(e, nodeCapacity(e, "room", "").Everywhere().Zone(e.Name("z")).Capacity("100Gi"))
+				publish(e, nodeCapacity(e, "capacity", "").Everywhere().Zone(e.Name("z")).Capacity("100Gi"))
 				e.CreatePVC(made(e, "sent", "60Gi").SelectedNode(e.Name("b")))
 				e.CreatePVC(made(e, "data", "60Gi"))
 				pod := e.CreatePod(e.Pod("pod").PVC("data").NodeSelector("kubernetes.io/hostname", e.Name("a")))

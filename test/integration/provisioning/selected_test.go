@@ -26,7 +26,7 @@ func deleteNode(e *fixture.Env, name string) {
 }
 
 // TestSelectedNodeIsGone: a claim was sent to a node that does not exist any
-// more. The stock plugin refuses every node for ever.
+// more. The stock plugin rejects every node forever.
 func TestSelectedNodeIsGone(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(e *fixture.Env) {

@@ -39,7 +39,7 @@ func TestUselessEventsDoNotWake(t *testing.T) {
 	e.AddNodes(e.Node("a").Label("topology.ebs.csi.aws.com/zone", "us-1a"))
 	createClass(e)
 	trackCapacity(e, true)
-	publish(e, nodeCapacity(e, "room", "a").Capacity("50Gi"))
+	publish(e, nodeCapacity(e, "capacity", "a").Capacity("50Gi"))
 	e.CreatePVC(made(e, "data", "60Gi"))
 	pod := e.CreatePod(e.Pod("pod").PVC("data"))
 	e.WaitUnschedulable(pod, noSpace)
@@ -62,7 +62,7 @@ func TestUselessEventsDoNotWake(t *testing.T) {
 			t.Errorf("%s: events that cannot help the pod led to %d attempts to place it", name, after-before)
 		}
 	}
-	publish(e, nodeCapacity(e, "room", "a").Capacity("60Gi"))
+	publish(e, nodeCapacity(e, "capacity", "a").Capacity("60Gi"))
 	e.WaitPVC("data", "sent to node a", selects(e, "a"))
 }
 
@@ -106,15 +106,15 @@ func canaries() map[string]canary {
 		},
 		"capacity": {
 			wait: func(e *fixture.Env, name string) *v1.Pod {
-				class := e.CreateClass(e.Class("no-room").Provisioner(driver(e)))
+				class := e.CreateClass(e.Class("no-capacity").Provisioner(driver(e)))
 				return waitFor(e, e.PVC(name).Class(class.Name))
 			},
 			useless: func(e *fixture.Env) {
-				publish(e, nodeCapacity(e, "room", "a").Capacity("59Gi"), // more than before
+				publish(e, nodeCapacity(e, "capacity", "a").Capacity("59Gi"), // more than before
 					nodeCapacity(e, "elsewhere", "nowhere").Capacity("500Gi"), nodeCapacity(e, "small", "a").Capacity("500Gi").Max("59Gi"))
 			},
 			helps: func(e *fixture.Env, _ string) {
-				publish(e, nodeCapacity(e, "other", "a").Class(e.Name("no-room")).Capacity("500Gi"))
+				publish(e, nodeCapacity(e, "other", "a").Class(e.Name("no-capacity")).Capacity("500Gi"))
 			},
 		},
 		"drivers": {

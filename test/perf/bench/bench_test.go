@@ -91,8 +91,8 @@ func TestEachKindOfRun(t *testing.T) {
 				tc.arm != ExtenderFull && bound > 0 {
 				t.Errorf("the extender's binds are %v", run.Binds)
 			}
-			if run.Writes < tc.pods*tc.writes {
-				t.Errorf("%d writes, want at least %d a pod", run.Writes, tc.writes)
+			if run.Writes < float64(tc.pods*tc.writes) {
+				t.Errorf("%v writes, want at least %d a pod", run.Writes, tc.writes)
 			}
 			if (run.PeakMemory > 0) != (tc.arm != Ceiling) {
 				t.Errorf("peak memory of the scheduler is %d bytes in arm %s", run.PeakMemory, tc.arm)
@@ -199,7 +199,7 @@ func TestGivenTwice(t *testing.T) {
 		"not bound yet":              {[]v1.PersistentVolumeClaim{*builders.MakePVC("a").Obj()}, []v1.PersistentVolume{volume("x", "b")}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := countTwice(tc.claims, tc.volumes); got != tc.want {
+			if got := len(cluster.Misbound(tc.claims, tc.volumes)); got != tc.want {
 				t.Errorf("got %d, want %d", got, tc.want)
 			}
 		})
@@ -294,7 +294,7 @@ func TestCeilingPlaces(t *testing.T) {
 
 // TestLine: what was not measured is left out, and nothing else.
 func TestLine(t *testing.T) {
-	r := Result{Asked: 100, Done: 50, Seconds: 10, P50: 1, P99: 2, SchedulerCPU: 5, Writes: 300, Binds: map[string]int{"bound": 50, "conflict": 2}}
+	r := Result{Asked: 100, Done: 50, Seconds: 10, P50: 1, P99: 2, usage: usage{SchedulerCPU: 5, Writes: 300, Binds: map[string]int{"bound": 50, "conflict": 2}}}
 	got := figures.Set{r.Line(Workload{Name: "static-1"}, ExtenderFull)}.String()
 	want := "BenchmarkCluster/workload=static-1/arm=extender-Full 50 5 pods/s 100 asked 10 sec 1 p50-sec 2 p99-sec 0.1 cpu-sec/pod " +
 		"6 writes/pod 0 409s/pod 0 given-twice 52 binds 2 bind-conflicts 0 bind-errors\n"

@@ -18,8 +18,8 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/perf/figures"
-	"stowage.dev/stowage/test/perf/parts"
 	"stowage.dev/stowage/test/perf/source"
 )
 
@@ -96,7 +96,7 @@ func Filter(ctx context.Context, c Config, calls int) (measured figures.Set, err
 
 // runPods makes the pods that are on the nodes.
 func (s *setup) runPods(ctx context.Context) error {
-	return parts.Each(ctx, s.workload.Nodes*runningPerNode, func(ctx context.Context, i int) error {
+	return await.Each(ctx, s.workload.Nodes*runningPerNode, func(ctx context.Context, i int) error {
 		pod := builders.MakePod(fmt.Sprintf("running-%d", i)).Namespace(namespace).Node(nodeName(i / runningPerNode)).Obj()
 		_, err := s.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 		return err
@@ -109,7 +109,7 @@ func (s *setup) createPods(ctx context.Context, prefix string, count int) ([]*v1
 	if err != nil {
 		return nil, err
 	}
-	return pods, parts.Each(ctx, count, func(ctx context.Context, i int) (err error) {
+	return pods, await.Each(ctx, count, func(ctx context.Context, i int) (err error) {
 		pods[i], err = s.client.CoreV1().Pods(namespace).Create(ctx, pods[i], metav1.CreateOptions{})
 		return err
 	})
@@ -167,59 +167,52 @@ func (s *setup) callFilter(ctx context.Context, series filterCalls, pods []*v1.P
 
 // filter requests a decision on all nodes. A call lasts from the first byte sent to the last one
 // read; the whole includes the caller's encoding and decoding.
-func (s *setup) filter(ctx context.Context, pod *v1.Pod, nodes []string, fits int) (call, whole time.Duration, err error) {
+func (s *setup) filter(ctx context.Context, pod *v1.Pod, nodes []string, fits int) (took, whole time.Duration, err error) {
 	begin := time.Now()
-	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: pod, NodeNames: &nodes})
+	var result extenderv1.ExtenderFilterResult
+	took, err = s.call(ctx, "filter", extenderv1.ExtenderArgs{Pod: pod, NodeNames: &nodes}, &result)
+	whole = time.Since(begin)
+	switch {
+	case err != nil:
+	case result.Error != "":
+		err = errors.New(result.Error)
+	case result.NodeNames == nil || len(*result.NodeNames) != fits:
+		err = fmt.Errorf("the answer is not %d nodes: %.200v", fits, result)
+	}
+	return took, whole, err
+}
+
+// call has the extender do a verb, and decodes its answer.
+func (s *setup) call(ctx context.Context, verb string, args, result any) (took time.Duration, err error) {
+	body, err := json.Marshal(args)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	sent := time.Now()
-	answer, err := s.extender.Call(ctx, "filter", body)
+	answer, err := s.extender.Call(ctx, verb, body)
+	took = time.Since(sent)
 	if err != nil {
-		return 0, 0, err
+		return took, err
 	}
-	call = time.Since(sent)
-	var result extenderv1.ExtenderFilterResult
-	if err := json.Unmarshal(answer, &result); err != nil {
-		return 0, 0, err
-	}
-	whole = time.Since(begin)
-	if result.Error != "" {
-		return 0, 0, errors.New(result.Error)
-	}
-	if result.NodeNames == nil || len(*result.NodeNames) != fits {
-		return 0, 0, fmt.Errorf("the answer is not %d nodes: %.200s", fits, answer)
-	}
-	return call, whole, nil
+	return took, json.Unmarshal(answer, result)
 }
 
 // bindOrNot binds the pod, or makes a call to bind that is refused: the extender waits for
 // one, and it must not change objects.
 func (s *setup) bindOrNot(ctx context.Context, bind bool, pod *v1.Pod, node string) error {
-	if bind {
-		return s.callBind(ctx, pod, node)
-	}
-	if err := s.callBind(ctx, pod, "nowhere"); err == nil {
-		return errors.New("a pod was bound to a node that does not exist")
-	}
-	return nil
-}
-
-func (s *setup) callBind(ctx context.Context, pod *v1.Pod, node string) error {
-	body, err := json.Marshal(extenderv1.ExtenderBindingArgs{PodName: pod.Name, PodNamespace: pod.Namespace, PodUID: pod.UID, Node: node})
-	if err != nil {
-		return err
-	}
-	answer, err := s.extender.Call(ctx, "bind", body)
-	if err != nil {
-		return err
+	if !bind {
+		node = "nowhere"
 	}
 	var result extenderv1.ExtenderBindingResult
-	if err := json.Unmarshal(answer, &result); err != nil {
+	args := extenderv1.ExtenderBindingArgs{PodName: pod.Name, PodNamespace: pod.Namespace, PodUID: pod.UID, Node: node}
+	_, err := s.call(ctx, "bind", args, &result)
+	switch {
+	case err != nil:
 		return err
-	}
-	if result.Error != "" {
+	case bind && result.Error != "":
 		return errors.New(result.Error)
+	case !bind && result.Error == "":
+		return errors.New("a pod was bound to a node that does not exist")
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"stowage.dev/stowage/test/perf/parts"
+	"stowage.dev/stowage/test/await"
 )
 
 // recorder keeps, for each pod of the namespace, when it was created and when a
@@ -24,7 +24,7 @@ import (
 type recorder struct {
 	done func(*v1.Pod) bool
 
-	changes parts.Changes // of pods that are done
+	changes await.Changes // of pods that are done
 
 	mu      sync.Mutex
 	old     sets.Set[types.UID] // from before the load

@@ -1,6 +1,25 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package bench measures schedulers on whole clusters: real etcd,
+// kube-apiserver and PV controller, and nodes and volumes that are objects
+// only.
+//
+// Run does one run of a Workload by one arm, on its own cluster: it makes
+// the nodes, volumes and claims first, starts the PV controller and the
+// scheduler, lets one pod be scheduled to warm them up, and only then puts the
+// load on and measures. All arms run the same scheduler binary; only its
+// profile differs. In the arm Ceiling a bare client of this package does
+// the writes of scheduling instead, with places chosen beforehand.
+//
+//	workload.go   the workloads, and who runs them
+//	run.go        one run from start to end, and what it measures
+//	setup.go      the cluster of a run, the arms' profiles, and what is recorded of a scheduler
+//	storage.go    its nodes, volumes and claims, and a provisioner that answers at once
+//	load.go       what is done while it is measured, and the bare client
+//	filter.go     the extender's calls to filter
+//	recorder.go   what a client sees of the pods
+//	usage.go      CPU time, memory and API requests
 package bench
 
 import (
@@ -9,6 +28,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/perf/benchfmt"
 	v1 "k8s.io/api/core/v1"
 
 	"stowage.dev/stowage/test/cluster"
@@ -55,7 +75,7 @@ func Prepare(ctx context.Context, c Config, folder string) (err error) {
 }
 
 // Run runs an arm once, on a cluster that it starts and ends. An arm that the
-// workload's limit stops is no error: see Result.Cut.
+// workload's limit stops is no error: fewer pods are Done than Asked.
 func Run(ctx context.Context, c Config) (run Result, err error) {
 	c.Progress("etcd, kube-apiserver")
 	s, err := open(ctx, c)
@@ -172,13 +192,7 @@ func (s *setup) measure(ctx context.Context, pods []*v1.Pod) (run Result, err er
 		return run, err
 	}
 	run = s.outcome(len(pods), took, cut)
-	used := after.since(before)
-	run.SchedulerCPU, run.PVControllerCPU = used.schedulerCPU, used.pvControllerCPU
-	run.Writes, run.Conflicts = int(used.writes), int(used.conflicts)
-	run.ExtenderCPU, run.Binds = used.extenderCPU, used.binds
-	if used.filterCount > 0 {
-		run.FilterMean = used.filterSum / used.filterCount
-	}
+	run.usage = after.since(before)
 	return run, nil
 }
 
@@ -197,4 +211,48 @@ func (s *setup) outcome(asked int, took time.Duration, cut bool) Result {
 		run.Asked = max(asked, run.Done+1)
 	}
 	return run
+}
+
+// Result is the result of one arm in one round. Figures that were not measured are 0.
+type Result struct {
+	// Pods that were created, and how many of them were done (bound, or refused
+	// where that is expected) in time. Fewer than Asked: the arm was stopped.
+	Asked, Done int
+	// Seconds from the first pod's creation to the last one done.
+	Seconds float64
+	// Latency of the pods that were done, from creation to binding, in seconds.
+	P50, P99 float64
+	// What was used from the first pod's creation to the last one done; Writes and Conflicts until
+	// all volumes were Bound.
+	usage
+	// PeakMemory of the scheduler in bytes: its largest resident set, start-up included.
+	PeakMemory int64
+	// GivenTwice counts volumes that two claims name, or claims whose volume
+	// names another. Anything but 0 is a fault.
+	GivenTwice int
+}
+
+// Throughput is pods done per second.
+func (r Result) Throughput() float64 { return float64(r.Done) / r.Seconds }
+
+// Line is the result in the form in which it is stored.
+func (r Result) Line(w Workload, arm Arm) *benchfmt.Result {
+	perPod := func(v float64) float64 { return v / float64(r.Done) }
+	values := []figures.Value{
+		{Value: r.Throughput(), Unit: "pods/s"}, {Value: float64(r.Asked), Unit: "asked"}, {Value: r.Seconds, Unit: "sec"},
+		{Value: figures.Measured(r.P50), Unit: "p50-sec"}, {Value: figures.Measured(r.P99), Unit: "p99-sec"},
+		{Value: figures.Measured(perPod(r.SchedulerCPU)), Unit: "cpu-sec/pod"}, {Value: figures.Measured(perPod(r.ExtenderCPU)), Unit: "extender-cpu-sec/pod"},
+		{Value: figures.Measured(perPod(r.PVControllerCPU)), Unit: "pv-controller-cpu-sec/pod"}, {Value: figures.Measured(float64(r.PeakMemory)), Unit: "peak-B"},
+		{Value: perPod(r.Writes), Unit: "writes/pod"}, {Value: perPod(r.Conflicts), Unit: "409s/pod"},
+		{Value: r.filterSum / r.filterCount, Unit: "filter-sec"}, {Value: float64(r.GivenTwice), Unit: "given-twice"},
+	}
+	binds := 0
+	for _, n := range r.Binds {
+		binds += n
+	}
+	if binds > 0 {
+		values = append(values, figures.Value{Value: float64(binds), Unit: "binds"},
+			figures.Value{Value: float64(r.Binds["conflict"]), Unit: "bind-conflicts"}, figures.Value{Value: float64(r.Binds["error"]), Unit: "bind-errors"})
+	}
+	return figures.Line(figures.Arm(w.Prefix(), string(arm)), r.Done, values...)
 }

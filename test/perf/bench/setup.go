@@ -7,18 +7,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
@@ -157,4 +158,113 @@ func (s *setup) watchPods(ctx context.Context) error {
 	s.recorder = r
 	s.closers = append(s.closers, stop)
 	return nil
+}
+
+// clientQPS of the scheduler in all arms, except in workloads with
+// kube-scheduler's defaults: high enough never to be the limit.
+const clientQPS = 5000
+
+const profileHead = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+`
+
+// topologyProfile is that of manifests/scheduler/only.
+const topologyProfile = `  plugins:
+    multiPoint:
+      enabled:
+      - name: VolumeTopology
+      disabled:
+      - name: VolumeBinding
+    preFilter:
+      enabled:
+      - name: VolumeTopology
+    postFilter:
+      enabled:
+      - name: VolumeTopology
+`
+
+const pvControllerArgs = `  pluginConfig:
+  - name: VolumeTopology
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: VolumeTopologyArgs
+      bindingMode: PVController
+`
+
+// schedulerConfig is the KubeSchedulerConfiguration of an arm. qps 0 leaves the
+// client's limits at their defaults.
+func schedulerConfig(arm Arm, qps int) ([]byte, error) {
+	config := profileHead
+	switch arm {
+	case Stock:
+	case Direct:
+		config += topologyProfile
+	case PVController:
+		config += topologyProfile + pvControllerArgs
+	default:
+		return nil, fmt.Errorf("arm %q has no scheduler", arm)
+	}
+	if qps > 0 {
+		config += fmt.Sprintf("clientConnection: {qps: %d, burst: %d}\n", qps, qps)
+	}
+	return []byte(config), nil
+}
+
+// volumePlugin is the arm's volume plugin, by its name
+// in the scheduler's metrics.
+func volumePlugin(arm Arm) string {
+	switch arm {
+	case Stock, ExtenderAdvisory:
+		return "VolumeBinding"
+	default: // ExtenderFull has none
+		return "VolumeTopology"
+	}
+}
+
+// Profile is for those who want to know why figures are as they are. It costs some speed.
+type Profile struct {
+	// Folder, which must exist, receives the logs of scheduler and extender and, as
+	// NAME.pprof, a profile of the scheduler's CPU time under load; empty: none.
+	Folder string
+	// Verbosity of the logs.
+	Verbosity int
+}
+
+// profileSeconds is how long the scheduler's CPU time is profiled, from the
+// load's begin on.
+const profileSeconds = 5
+
+// profile starts to profile the scheduler under load. Its result waits until
+// the profile is complete, and stores it.
+func (s *setup) profile(ctx context.Context, c Config) (stored func() error) {
+	if c.Profile.Folder == "" || s.scheduler == nil {
+		return func() error { return nil }
+	}
+	profile := make(chan error, 1)
+	name := filepath.Join(c.Profile.Folder, fmt.Sprintf("%s-%s-%d", c.Workload.Name, c.Arm, c.Round))
+	go func() {
+		data, err := s.scheduler.Get(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%d", profileSeconds))
+		if err == nil {
+			err = os.WriteFile(name+".pprof", data, 0o644)
+		}
+		profile <- err
+	}()
+	return func() error {
+		logs := keepLog(s.scheduler, name+".log")
+		if s.extender != nil {
+			logs = errors.Join(logs, keepLog(s.extender.Process, name+".extender.log"))
+		}
+		return errors.Join(logs, <-profile)
+	}
+}
+
+// keepLog copies a process's log.
+func keepLog(p *cluster.Process, file string) error {
+	log, err := os.ReadFile(p.LogFile())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, log, 0o644)
 }

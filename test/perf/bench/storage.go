@@ -5,14 +5,18 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
-	"stowage.dev/stowage/test/perf/parts"
+	"stowage.dev/stowage/test/external"
 )
 
 const (
@@ -53,7 +57,7 @@ func (s *setup) makeStorage(ctx context.Context) error {
 	if _, err := s.client.StorageV1().StorageClasses().Create(ctx, builders.MakeClass(class).Obj(), metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	return parts.Each(ctx, s.workload.Nodes*s.workload.VolumesPerNode, func(ctx context.Context, i int) error {
+	return await.Each(ctx, s.workload.Nodes*s.workload.VolumesPerNode, func(ctx context.Context, i int) error {
 		return s.makeVolume(ctx, s.volume(i))
 	})
 }
@@ -107,7 +111,7 @@ func claimName(pod string, i int) string { return fmt.Sprintf("%s-claim-%d", pod
 // pods, which are yet to be created.
 func (s *setup) makePods(ctx context.Context, prefix string, count int) ([]*v1.Pod, error) {
 	pods := make([]*v1.Pod, count)
-	err := parts.Each(ctx, count, func(ctx context.Context, i int) error {
+	err := await.Each(ctx, count, func(ctx context.Context, i int) error {
 		name := fmt.Sprintf("%s-%d", prefix, i)
 		pod := builders.MakePod(name).Namespace(namespace).SchedulerName(v1.DefaultSchedulerName).Requests("10m", "10Mi")
 		if s.workload.claims != noClaims {
@@ -173,7 +177,7 @@ func (s *setup) makeCapacity(ctx context.Context) error {
 	if _, err := s.client.StorageV1().StorageClasses().Create(ctx, builders.MakeClass(class).Provisioner(provisionerName).Obj(), metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	return parts.Each(ctx, s.workload.Nodes, func(ctx context.Context, n int) error {
+	return await.Each(ctx, s.workload.Nodes, func(ctx context.Context, n int) error {
 		c := builders.MakeCapacity(fmt.Sprintf("capacity-%d", n), class).Namespace(namespace).Hostname(nodeName(n)).Capacity(tooLarge).Obj()
 		_, err := s.client.StorageV1().CSIStorageCapacities(namespace).Create(ctx, c, metav1.CreateOptions{})
 		return err
@@ -183,39 +187,21 @@ func (s *setup) makeCapacity(ctx context.Context) error {
 // givenTwice counts volumes that two claims name, and claims that are bound to
 // a volume that does not name them.
 func (s *setup) givenTwice(ctx context.Context) (int, error) {
-	claims, err := s.client.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
+	claims, claimsErr := s.client.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
+	volumes, volumesErr := s.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err := errors.Join(claimsErr, volumesErr); err != nil {
 		return 0, err
 	}
-	volumes, err := s.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return 0, err
-	}
-	return countTwice(claims.Items, volumes.Items), nil
+	return len(cluster.Misbound(claims.Items, volumes.Items)), nil
 }
 
-func countTwice(claims []v1.PersistentVolumeClaim, volumes []v1.PersistentVolume) int {
-	owner := map[string]*v1.ObjectReference{}
-	for i := range volumes {
-		owner[volumes[i].Name] = volumes[i].Spec.ClaimRef
-	}
-	named := map[string]int{}
-	faults := 0
-	for i := range claims {
-		claim := &claims[i]
-		if claim.Spec.VolumeName == "" {
-			continue
-		}
-		named[claim.Spec.VolumeName]++
-		ref := owner[claim.Spec.VolumeName]
-		if claim.Status.Phase == v1.ClaimBound && (ref == nil || ref.UID != claim.UID) {
-			faults++
-		}
-	}
-	for _, n := range named {
-		if n > 1 {
-			faults++
-		}
-	}
-	return faults
+const provisionerName = "instant.bench.example"
+
+// startProvisioner serves the class, by node, until the setup is closed.
+func (s *setup) startProvisioner(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	loop := external.Provisioner{Client: s.client, Name: provisionerName, Label: v1.LabelHostname}.Controller(ctx, controller.Threadiness(parallelism))
+	var running sync.WaitGroup
+	running.Go(func() { loop.Run(ctx) })
+	s.closers = append(s.closers, func() { cancel(); running.Wait() })
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -25,28 +24,31 @@ import (
 
 // usage is the use of resources since processes began; two are subtracted.
 type usage struct {
-	schedulerCPU, pvControllerCPU float64 // seconds
-	writes, conflicts             float64 // requests
-	filterSum, filterCount        float64 // seconds, calls
-	extenderCPU                   float64 // seconds
-	binds                         map[string]int
+	// CPU seconds, user and system.
+	SchedulerCPU, PVControllerCPU, ExtenderCPU float64
+	// Writes are the API requests of scheduler and PV controller, without events, that changed an
+	// object (2xx), Conflicts those refused with 409.
+	Writes, Conflicts float64
+	// Binds are the extender's calls to bind by outcome: bound, conflict, error.
+	Binds map[string]int
+	// Seconds and calls of the Filter extension point of volumes per node, from the scheduler's own
+	// metrics.
+	filterSum, filterCount float64
 }
 
 func (u usage) since(before usage) usage {
-	binds := maps.Clone(u.binds)
-	for outcome := range binds {
-		binds[outcome] -= before.binds[outcome]
+	u.Binds = maps.Clone(u.Binds)
+	for outcome := range u.Binds {
+		u.Binds[outcome] -= before.Binds[outcome]
 	}
-	return usage{
-		extenderCPU:     u.extenderCPU - before.extenderCPU,
-		binds:           binds,
-		schedulerCPU:    u.schedulerCPU - before.schedulerCPU,
-		pvControllerCPU: u.pvControllerCPU - before.pvControllerCPU,
-		writes:          u.writes - before.writes,
-		conflicts:       u.conflicts - before.conflicts,
-		filterSum:       u.filterSum - before.filterSum,
-		filterCount:     u.filterCount - before.filterCount,
-	}
+	u.SchedulerCPU -= before.SchedulerCPU
+	u.PVControllerCPU -= before.PVControllerCPU
+	u.ExtenderCPU -= before.ExtenderCPU
+	u.Writes -= before.Writes
+	u.Conflicts -= before.Conflicts
+	u.filterSum -= before.filterSum
+	u.filterCount -= before.filterCount
+	return u
 }
 
 // usage reads the use of resources. The processes' own figures are read first at the end of a
@@ -68,22 +70,22 @@ func (s *setup) usage(ctx context.Context, last bool) (u usage, err error) {
 
 func (s *setup) cpu(_ context.Context, u *usage) (err error) {
 	if s.scheduler != nil {
-		if u.schedulerCPU, err = cpuTime(s.scheduler); err != nil {
+		if u.SchedulerCPU, err = cpuTime(s.scheduler); err != nil {
 			return err
 		}
 	}
 	if s.extender != nil {
-		if u.extenderCPU, err = cpuTime(s.extender.Process); err != nil {
+		if u.ExtenderCPU, err = cpuTime(s.extender.Process); err != nil {
 			return err
 		}
 	}
-	u.pvControllerCPU, err = cpuTime(s.cluster.ControllerManager().Process())
+	u.PVControllerCPU, err = cpuTime(s.cluster.ControllerManager().Process())
 	return err
 }
 
 func (s *setup) bindCalls(ctx context.Context, u *usage) (err error) {
 	if s.extender != nil {
-		u.binds, err = s.extender.Binds(ctx)
+		u.Binds, err = s.extender.Binds(ctx)
 	}
 	return err
 }
@@ -132,7 +134,7 @@ func cpuTime(p *cluster.Process) (float64, error) {
 // own creations and deletions, and those of controllers and provisioners that
 // make pods and volumes, are not among them: they are the same in all arms.
 func (s *setup) requests(ctx context.Context, u *usage) error {
-	families, err := metricsOf(ctx, s.cluster.APIServer().Process())
+	families, err := source.Metrics(ctx, s.cluster.APIServer().Process())
 	if err != nil {
 		return err
 	}
@@ -143,9 +145,9 @@ func (s *setup) requests(ctx context.Context, u *usage) error {
 		}
 		switch code := labels["code"]; {
 		case strings.HasPrefix(code, "2"):
-			u.writes += m.GetCounter().GetValue()
+			u.Writes += m.GetCounter().GetValue()
 		case code == "409":
-			u.conflicts += m.GetCounter().GetValue()
+			u.Conflicts += m.GetCounter().GetValue()
 		}
 	}
 	return nil
@@ -172,7 +174,7 @@ func (s *setup) filterTime(ctx context.Context, u *usage) error {
 	if s.scheduler == nil {
 		return nil
 	}
-	families, err := metricsOf(ctx, s.scheduler)
+	families, err := source.Metrics(ctx, s.scheduler)
 	if err != nil {
 		return err
 	}
@@ -184,12 +186,4 @@ func (s *setup) filterTime(ctx context.Context, u *usage) error {
 		}
 	}
 	return nil
-}
-
-func metricsOf(ctx context.Context, p *cluster.Process) (map[string]*dto.MetricFamily, error) {
-	text, err := p.Get(ctx, "/metrics")
-	if err != nil {
-		return nil, fmt.Errorf("get the metrics of %s: %w", p.Name(), err)
-	}
-	return source.ParseMetrics(text)
 }

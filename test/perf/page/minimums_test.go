@@ -12,7 +12,7 @@ import (
 	"stowage.dev/stowage/test/perf/figures"
 )
 
-// of is rounds of an arm with 100 pods asked for, and one figure each.
+// of returns rounds of an arm with 100 requested pods, and one figure each.
 func of(workload, name, unit string, rounds ...float64) figures.Set {
 	return done100(arm(workload, name), 100, unit, rounds...)
 }

@@ -77,3 +77,204 @@ func Table(words int, head []string, rows [][]string) string {
 	}
 	return text.String()
 }
+
+// The arms that tables compare.
+const (
+	Stock   = "stock"
+	Stowage = "stowage"
+	ceiling = "write-ceiling"
+)
+
+// table is a table of the page.
+type table struct {
+	name  string
+	write func(figures.Set) string
+}
+
+// tables are those of the page.
+var tables = []table{
+	{"minimums", minimumTable},
+	{"clusters", Clusters},
+	{"binds", rows{"Cluster", "binds", []column{{"calls to bind", "binds"}, {"conflicts", "bind-conflicts"}, {"errors", "bind-errors"}}}.write},
+	{"filter", rows{"Filter", "p50-sec", []column{
+		{"p50", "p50-sec"}, {"p99", "p99-sec"}, {"longest", "max-sec"}, {"p50 with JSON", "with-json-p50-sec"}, {"p99 with JSON", "with-json-p99-sec"}, {"peak memory", "peak-B"},
+	}}.write},
+	{"appear", rows{"Appear", "p50-sec", []column{{"p50", "p50-sec"}, {"p99", "p99-sec"}, {"longest", "max-sec"}}}.write},
+	{"release", rows{"Release", "p50-sec", []column{{"p50", "p50-sec"}, {"p99", "p99-sec"}, {"longest", "max-sec"}}}.write},
+	{"rest", rows{"Rest", "volumes", []column{
+		{"volumes", "volumes"}, {"until all are Available", "start-sec"}, {"RSS", "rss-B"}, {"peak RSS", "peak-B"}, {"scans", "scans"}, {"time of a scan", "scan-sec"},
+		{"CPU per minute", "cpu-sec/min"}, {"CPU per scan", "cpu-sec/scan"}, {"requests of devices", "requests"},
+	}}.write},
+	{"wipe", rows{"Wipe", "sec", []column{
+		{"time", "sec"}, {"per second", "rate-B"}, {"peak RSS", "peak-B"}, {"peak of the cgroup", "cgroup-B"}, {"the command alone", "command-sec"},
+	}}.write},
+	{"watch", watchTable},
+	{"plugin", rows{"Plugin", "volumes", []column{
+		{"PreFilter", "PreFilter-sec"}, {"p99", "PreFilter-p99-sec"}, {"Filter", "Filter-sec"}, {"p99", "Filter-p99-sec"}, {"Score", "Score-sec"}, {"p99", "Score-p99-sec"},
+		{"Reserve", "Reserve-sec"}, {"p99", "Reserve-p99-sec"}, {"node read", "node-read-sec"}, {"event", "event-sec"}, {"Filter calls per pod", "Filter/pod"},
+		{"per pod", "pod-sec"}, {"first sync", "start-sec"}, {"bytes per volume", "B/volume"}, {"per node", "B/node"}, {"in informers", "informer-B/volume"},
+	}}.write},
+	{"scheduler-perf", schedulerPerf},
+	{"sources", sources},
+}
+
+// column is a figure: the title of its column, and its unit.
+type column struct{ title, unit string }
+
+// rows is a table with a row for each name below prefix that has the unit, of medians.
+type rows struct {
+	prefix, unit string
+	columns      []column
+}
+
+func (t rows) write(s figures.Set) string {
+	head := []string{""}
+	for _, c := range t.columns {
+		head = append(head, c.title)
+	}
+	var all [][]string
+	for _, name := range s.Below(t.prefix).Names() {
+		if len(s.Values(name, t.unit)) == 0 {
+			continue
+		}
+		row := []string{label(name)}
+		for _, c := range t.columns {
+			row = append(row, figures.Show(s.Median(name, c.unit), c.unit))
+		}
+		all = append(all, row)
+	}
+	return Table(1, head, all)
+}
+
+// label is a name for readers, without the benchmark and the keys: "sides, extender-Full".
+func label(name string) string {
+	_, rest, _ := strings.Cut(name, "/")
+	var values []string
+	for part := range strings.SplitSeq(rest, "/") {
+		_, value, _ := strings.Cut(part, "=")
+		values = append(values, strings.ReplaceAll(value, "_", " "))
+	}
+	return strings.Join(values, ", ")
+}
+
+// Clusters is the table of whole clusters: a row for each arm of each workload.
+func Clusters(s figures.Set) string {
+	head := []string{"workload", "arm", "pods/s", "stowage is", "p50", "p99", "CPU/pod", "peak memory", "writes/pod", "409s/pod", "Filter", "done"}
+	var all [][]string
+	last := ""
+	for _, name := range s.Below("Cluster").Names() {
+		prefix, arm := figures.Prefix(name), name[strings.LastIndexByte(name, '=')+1:]
+		workload := ""
+		if prefix != last {
+			workload = label(prefix)
+		}
+		last = prefix
+		ratio := ""
+		if arm != Stowage {
+			r, _ := s.Ratio(figures.Arm(prefix, Stowage), name, "pods/s")
+			ratio = figures.Show(r, "x")
+		}
+		cpu := s.Median(name, "cpu-sec/pod")
+		if more := s.Values(name, "extender-cpu-sec/pod"); len(more) > 0 {
+			cpu += figures.Median(more)
+		}
+		all = append(all, []string{
+			workload, arm, spread(s, name), ratio, show(s, name, "p50-sec"), show(s, name, "p99-sec"), figures.Show(cpu, "sec"), show(s, name, "peak-B"),
+			show(s, name, "writes/pod"), show(s, name, "409s/pod"), show(s, name, "filter-sec"), done(s, name),
+		})
+	}
+	return Table(2, head, all)
+}
+
+func show(s figures.Set, name, unit string) string { return figures.Show(s.Median(name, unit), unit) }
+
+// spread is the median throughput with the lowest and highest of all rounds.
+func spread(s figures.Set, name string) string {
+	values := s.Values(name, "pods/s")
+	text := show(s, name, "pods/s")
+	if len(values) > 1 {
+		text += fmt.Sprintf(" (%s–%s)", figures.Show(slices.Min(values), ""), figures.Show(slices.Max(values), ""))
+	}
+	return text
+}
+
+// done is how many pods were done in the first round, of how many if it was stopped before.
+func done(s figures.Set, name string) string {
+	first := s.Of(name)[0]
+	text := figures.Show(float64(first.Iters), "")
+	if s.Cut(name) {
+		asked, _ := first.Value("asked")
+		text += " of " + figures.Show(asked, "") + " †"
+	}
+	return text
+}
+
+// watchTable has a row for each kind of watchers, and one that scales those of all volumes
+// up to as many as the filtered ones: each costs what these cost beyond "none".
+func watchTable(s figures.Set) string {
+	const none, filtered, all = "Watch/watchers=none", "Watch/watchers=filtered", "Watch/watchers=all"
+	if by := s.Median(filtered, "watchers") / s.Median(all, "watchers"); by > 0 {
+		var scaled []figures.Value
+		for _, unit := range []string{"connect-cpu-sec", "connect-sent-B", "connect-volumes", "rss-B", "update-cpu-sec", "update-sent-B", "update-events"} {
+			idle := s.Median(none, unit)
+			scaled = append(scaled, figures.Value{Value: idle + by*(s.Median(all, unit)-idle), Unit: unit})
+		}
+		scaled = append(scaled, figures.Value{Value: s.Median(filtered, "watchers"), Unit: "watchers"})
+		s = append(slices.Clone(s), figures.Line("Watch/watchers=all,_scaled_up", 1, scaled...))
+	}
+	return rows{"Watch", "watchers", []column{
+		{"watchers", "watchers"}, {"connecting", "connect-sec"}, {"CPU", "connect-cpu-sec"}, {"sent", "connect-sent-B"}, {"volumes", "connect-volumes"}, {"RSS", "rss-B"},
+		{"updates", "update-sec"}, {"CPU", "update-cpu-sec"}, {"sent", "update-sent-B"}, {"events", "update-events"},
+	}}.write(s)
+}
+
+// schedulerPerf has a row for each workload with both arms.
+func schedulerPerf(s figures.Set) string {
+	var all [][]string
+	for _, prefix := range schedulerPerfWorkloads(s) {
+		a, b := figures.Arm(prefix, Stock), figures.Arm(prefix, Stowage)
+		ratio, _ := s.Ratio(b, a, "pods/s")
+		row := []string{strings.TrimPrefix(prefix, "SchedulerPerf/"), show(s, b, "nodes"), figures.Show(float64(s.Of(b)[0].Iters), ""), spread(s, a), spread(s, b), figures.Show(ratio, "x")}
+		for _, unit := range []string{"reported-pods/s", "p50-sec"} {
+			row = append(row, show(s, a, unit), show(s, b, unit))
+		}
+		all = append(all, row)
+	}
+	return Table(1, []string{"workload", "nodes", "pods", "pods/s, stock", "stowage", "ratio", "reported, stock", "stowage", "p50, stock", "stowage"}, all)
+}
+
+func schedulerPerfWorkloads(s figures.Set) []string {
+	var prefixes []string
+	for _, name := range s.Below("SchedulerPerf").Names() {
+		if strings.HasSuffix(name, "/arm="+Stowage) {
+			prefixes = append(prefixes, figures.Prefix(name))
+		}
+	}
+	return prefixes
+}
+
+// sources has a row for each commit and machine that measured something.
+func sources(s figures.Set) string {
+	var order []string
+	from, what := map[string][]string{}, map[string][]string{}
+	for _, r := range s {
+		day, _, _ := strings.Cut(r.GetConfig("measured"), "T")
+		row := []string{day, r.GetConfig("commit"), r.GetConfig("cpu"), r.GetConfig("kernel")}
+		key := strings.Join(row, "\n")
+		if from[key] == nil {
+			order, from[key] = append(order, key), row
+		}
+		name, _, _ := strings.Cut(string(r.Name), "/")
+		if name == "Cluster" {
+			name = label(figures.Prefix(string(r.Name)))
+		}
+		if !slices.Contains(what[key], name) {
+			what[key] = append(what[key], name)
+		}
+	}
+	var all [][]string
+	for _, key := range order {
+		all = append(all, append([]string{strings.Join(what[key], ", ")}, from[key]...))
+	}
+	return Table(5, []string{"figures", "day", "Stowage", "processor", "kernel"}, all)
+}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -213,3 +214,22 @@ func (r *Run) store(prefixes []string, set figures.Set) error {
 
 // Progress prints a progress message.
 func Progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
+
+// Pass lets time pass.
+func Pass(ctx context.Context, long time.Duration) error {
+	select {
+	case <-time.After(long):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// FreeAddress is an address of this machine without a listener.
+func FreeAddress(ctx context.Context) (string, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}

@@ -7,10 +7,7 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -95,30 +92,4 @@ func TestPartsAreStoredOneByOne(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || len(stored) != 2 {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-}
-
-// TestWait: a waiter sees what happened before it began to wait, and what happens then.
-func TestWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var c Changes
-		var n atomic.Int32
-		c.Notify()
-		if err := c.Wait(t.Context(), 0, "nothing", func() bool { return true }); err != nil {
-			t.Error(err)
-		}
-		go func() {
-			for range 3 {
-				time.Sleep(time.Second) //nolint:forbidigo // in a synctest bubble
-				n.Add(1)
-				c.Notify()
-			}
-		}()
-		if err := c.Wait(t.Context(), time.Minute, "three", func() bool { return n.Load() == 3 }); err != nil {
-			t.Error(err)
-		}
-		if err := c.Wait(t.Context(), time.Minute, "four", func() bool { return n.Load() == 4 }); err == nil || !strings.Contains(err.Error(), "wait for four") {
-			t.Errorf("got %v, want an error that says what was waited for", err)
-		}
-	})
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 )
 
@@ -36,9 +35,6 @@ func play(role string) error {
 // TestKilledBenchmarkTakesEtcdAlong: what scheduler_perf starts as etcd ends
 // with it, however it ends.
 func TestKilledBenchmarkTakesEtcdAlong(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux can kill a process with its parent")
-	}
 	binary, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -6,10 +6,10 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -17,6 +17,9 @@ import (
 	"strings"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/procfs"
 	"golang.org/x/perf/benchfmt"
 
@@ -25,8 +28,7 @@ import (
 )
 
 // Describe returns the configuration lines of results measured now by this command, on this
-// machine and with the sources around the working directory. On a system without /proc some
-// are left out.
+// machine and with the sources around the working directory.
 func Describe(ctx context.Context, command string) ([]benchfmt.Config, error) {
 	kubernetes, err := output(ctx, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
 	if err != nil {
@@ -37,7 +39,7 @@ func Describe(ctx context.Context, command string) ([]benchfmt.Config, error) {
 		return nil, err
 	}
 	machine, err := describeMachine()
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return nil, fmt.Errorf("describe the machine: %w", err)
 	}
 	return append([]benchfmt.Config{
@@ -117,4 +119,27 @@ func Used(p *cluster.Process) (u Usage, err error) {
 		return Usage{}, fmt.Errorf("read the resource usage of %s: %w", p.Name(), err)
 	}
 	return u, nil
+}
+
+// Metrics reads the metrics of a process.
+func Metrics(ctx context.Context, p *cluster.Process) (map[string]*dto.MetricFamily, error) {
+	text, err := p.Get(ctx, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("read the metrics of %s: %w", p.Name(), err)
+	}
+	return families, nil
+}
+
+// Labels are the labels of a metric.
+func Labels(m *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, l := range m.GetLabel() {
+		labels[l.GetName()] = l.GetValue()
+	}
+	return labels
 }

@@ -29,7 +29,7 @@ SPDX-License-Identifier: Apache-2.0
 {{- end }}
 {{- end -}}
 
-{{- /* Says something if an object is not wanted. Namespace stowage-system is what Helm installs into. */ -}}
+{{- /* Not empty if an object is not wanted. Namespace stowage-system is what Helm installs into. */ -}}
 {{- define "stowage.skips" -}}
 {{- $kind := .object.kind -}}
 {{- if or (and (eq $kind "Namespace") (eq .object.metadata.name "stowage-system"))
@@ -71,7 +71,7 @@ skip
 {{- fail "controller.cleaningJobs: must not be true while controller.enabled is false: provisioners would wait forever for the Jobs that the controller creates" -}}
 {{- end -}}
 {{- if and .Values.policies.schedulerName (not .Values.scheduler.enabled) -}}
-{{- fail (printf "policies.schedulerName: must not be true while scheduler.enabled is false: pods would wait for ever for the scheduler %s" .Values.scheduler.name) -}}
+{{- fail (printf "policies.schedulerName: must not be true while scheduler.enabled is false: pods would wait forever for the scheduler %s" .Values.scheduler.name) -}}
 {{- end -}}
 {{- end -}}
 

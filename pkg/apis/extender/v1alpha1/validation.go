@@ -63,7 +63,7 @@ func validateServing(path *field.Path, s *Serving) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("address"), s.Address, "insecure needs a loopback address, such as 127.0.0.1:8443"))
 	}
 	if s.Insecure && len(s.ClientNames) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("clientNames"), "insecure asks for no certificate"))
+		errs = append(errs, field.Forbidden(path.Child("clientNames"), "insecure requires no certificate"))
 	}
 	errs = append(errs, validateNames(path.Child("clientNames"), s.ClientNames)...)
 	return append(errs, component.ValidateRange(path.Child("maxBodyBytes"), *s.MaxBodyBytes, minBodyBytes, maxBodyBytes)...)

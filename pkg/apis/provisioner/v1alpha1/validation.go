@@ -206,7 +206,7 @@ func badFolder(dir string) string {
 	case strings.ContainsFunc(dir, unicode.IsControl):
 		return "must be a path that can be printed"
 	case len(dir) >= maxPathBytes:
-		return fmt.Sprintf("must have less than %d bytes, as every path, and has %d", maxPathBytes, len(dir))
+		return fmt.Sprintf("must have less than %d bytes, the limit of a path, and has %d", maxPathBytes, len(dir))
 	case !strings.HasPrefix(dir, "/"):
 		return "must be an absolute path"
 	case strings.Trim(dir, "/") == "":

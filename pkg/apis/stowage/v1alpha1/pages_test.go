@@ -26,8 +26,8 @@ func TestPageName(t *testing.T) {
 		"the first page is named like the node": {"node1", 1, "node1"},
 		"the second":                            {"node1", 2, "node1.page-2"},
 		"the last":                              {"node1", 16, "node1.page-16"},
-		"a long name, and just room enough":     {long, 9, long + ".page-9"},
-		"a long name, and no room":              {long, 10, "934f3812ac2986862ed564d7de5d2a1a.page-10"},
+		"a name of just the maximum length":     {long, 9, long + ".page-9"},
+		"a name that is one byte too long":      {long, 10, "934f3812ac2986862ed564d7de5d2a1a.page-10"},
 		"a long name, and one page":             {strings.Repeat("a", 253), 1, strings.Repeat("a", 253)},
 	}
 	for name, tc := range tests {

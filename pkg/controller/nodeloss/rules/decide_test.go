@@ -27,7 +27,7 @@ func ago(d time.Duration) time.Time { return now.Add(-d) }
 func gone(change ...func(*rules.Facts)) *rules.Facts {
 	f := &rules.Facts{
 		Now:    now,
-		Volume: rules.Volume{Phase: disk.PhaseBound, Policy: disk.Delete, Identity: "wwn:1", Claimed: true, ClaimUID: "claim", Finalized: true},
+		Volume: disk.Volume{Phase: disk.PhaseBound, Policy: disk.Delete, Identity: "wwn:1", Claimed: true, ClaimUID: "claim", Finalized: true},
 		Node:   rules.Gone, ReportedAt: ago(time.Hour), ProvisionerSince: ago(time.Hour),
 		Mark:  &rules.Mark{Cause: rules.NodeGone, Since: ago(10 * time.Minute)},
 		Claim: &rules.Claim{UID: "claim", Bound: true, Recreator: &rules.Recreator{UID: "set"}},
@@ -100,7 +100,7 @@ func TestDecide(t *testing.T) {
 		"the claim is being deleted":                               {gone(begun, deleting), answer{State: rules.Releasing}},
 		"the claim is bound elsewhere":                             {gone(func(f *rules.Facts) { f.Claim.Bound = false }), answer{State: rules.Blocked}},
 		"the claim is being bound":                                 {gone(func(f *rules.Facts) { f.Volume.Phase = disk.PhaseAvailable }), answer{State: rules.Blocked}},
-		"the pod of an ephemeral claim goes by itself":             {gone(func(f *rules.Facts) { f.Claim.Recreator.Leaving = true }), answer{State: rules.Blocked}},
+		"the pod of an ephemeral claim is being deleted":           {gone(func(f *rules.Facts) { f.Claim.Recreator.Leaving = true }), answer{State: rules.Blocked}},
 		"pods stay until the claim is deleted":                     {gone(begun, pod("p")), answer{Do: rules.DeleteClaim, State: rules.Releasing}},
 		"then pods with a controller are deleted":                  {gone(begun, deleting, pod("p"), pod("q", func(p *rules.Pod) { p.Controlled = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
 		"pending ones, too, when the claim is gone":                {gone(begun, unclaimed, pod("p", func(p *rules.Pod) { p.Placed = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
@@ -274,7 +274,7 @@ func TestAfterRelease(t *testing.T) {
 		state rules.State
 		says  string
 	}{
-		"the volume goes":                              {facts: gone(), state: rules.Removing},
+		"the volume is removed":                        {facts: gone(), state: rules.Removing},
 		"with the pods that are made again":            {facts: gone(pod("a"), pod("b", func(p *rules.Pod) { p.Controlled = false })), pods: []string{"a"}, state: rules.Removing},
 		"not with those that end by themselves":        {facts: gone(missing, pod("a", func(p *rules.Pod) { p.Deleting = true })), state: rules.Removing},
 		"the volume stays by its policy":               {facts: gone(func(f *rules.Facts) { f.Volume.Policy = disk.Retain }), state: rules.Retained},

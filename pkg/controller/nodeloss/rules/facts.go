@@ -12,7 +12,7 @@ import (
 // Facts are what is known about an owned volume. Decide does not change them.
 type Facts struct {
 	Now    time.Time
-	Volume Volume
+	Volume disk.Volume
 	// Node is the state of the volume's node.
 	Node Node
 	// Disk is the last report of the node's provisioner about the volume's disk.
@@ -45,21 +45,6 @@ type Facts struct {
 	// Exhausted: releases of other claims used up the budget. A release that was written within
 	// the leeway does not wait for budget.
 	Exhausted bool
-}
-
-// Volume is the PersistentVolume.
-type Volume struct {
-	Phase    disk.Phase
-	Policy   disk.Policy
-	Identity disk.Identity
-	// Claimed: the volume names a claim (spec.claimRef). ClaimUID is empty if the claimRef has no
-	// UID.
-	Claimed  bool
-	ClaimUID string
-	// Mark is the volume's mark of its disk, which schedulers read.
-	Mark disk.Mark
-	// Deleting: it has a deletionTimestamp. Finalized: it has the finalizer of local volumes.
-	Deleting, Finalized bool
 }
 
 // Node is the state of the volume's node.
@@ -154,11 +139,6 @@ const (
 	ReplacedDisk     Cause = "DiskReplaced"
 	FailingDisk      Cause = "DiskFailing"
 )
-
-// Causes are all causes.
-func Causes() []Cause {
-	return []Cause{NodeGone, NodeOutOfService, MissingDisk, ReplacedDisk, FailingDisk}
-}
 
 // OfNode reports whether the whole node is lost.
 func (c Cause) OfNode() bool { return c == NodeGone || c == NodeOutOfService }

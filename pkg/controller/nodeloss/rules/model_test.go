@@ -153,7 +153,7 @@ func visit(t *testing.T, f rules.Facts, rest []choices, decided *int) {
 func TestNoDecisionIsDangerous(t *testing.T) {
 	t.Parallel()
 	decided := 0
-	base := rules.Facts{Now: now, Terms: rules.Terms{Delay: delay}, Volume: rules.Volume{Policy: disk.Delete}}
+	base := rules.Facts{Now: now, Terms: rules.Terms{Delay: delay}, Volume: disk.Volume{Policy: disk.Delete}}
 	for _, facts := range allFacts() {
 		visit(t, base, facts, &decided)
 	}
@@ -205,11 +205,11 @@ func wrongRelease(f *rules.Facts, d rules.Decision) string {
 	case f.Volume.Phase != disk.PhaseBound:
 		return "the volume is not the claim's"
 	case !f.Terms.Release || f.Terms.Problem != "":
-		return "the claim is to be kept"
+		return "the claim must be kept"
 	case f.Claim.Recreator == nil:
 		return "nothing recreates the claim"
 	case f.Claim.Recreator.Leaving:
-		return "the claim goes by itself"
+		return "the claim is deleted by its owner"
 	case d.Do == rules.BeginRelease && f.Exhausted:
 		return "the budget is spent"
 	case d.Do == rules.DeleteClaim && (f.Release == nil || f.Release.ClaimUID != f.Claim.UID):
@@ -239,7 +239,7 @@ func wrongPods(f *rules.Facts, d rules.Decision) string {
 			return "a pod is deleted that nothing recreates, or that is new"
 		}
 		if p.Deleting && !f.Node.Lost() {
-			return "a pod goes that its kubelet ends"
+			return "a pod is deleted that its kubelet ends"
 		}
 	}
 	return ""
@@ -269,7 +269,7 @@ func wrongRemoval(f *rules.Facts, d rules.Decision) string {
 	case d.Do == rules.RemoveFinalizer && (!f.Volume.Deleting || !f.Node.Lost()):
 		return "a provisioner may still clean it"
 	case d.Do == rules.RemoveFinalizer && !f.Volume.Finalized:
-		return "nothing of ours keeps it"
+		return "it has no finalizer of Stowage"
 	}
 	return ""
 }

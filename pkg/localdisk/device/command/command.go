@@ -19,7 +19,8 @@ import (
 )
 
 // outputDelay is how long output is waited for after a command has ended and its process group
-// was killed: a process that left the group may hold it open.
+// was killed: a process that left the group may hold it open. Run fails if it still does then. One
+// value is for commands on file systems and on devices: a longer wait fails fewer cleans.
 const outputDelay = 5 * time.Second
 
 // OutputBytes is how much of a command's output is part of its error.

@@ -98,8 +98,7 @@ func unlink(dir int, name string, flags int) error {
 	return err
 }
 
-// retries is how often a call is repeated that a signal, or a rename elsewhere,
-// interrupted.
+// retries is how often a call is repeated that a signal, or a rename elsewhere, interrupted.
 const retries = 100
 
 func uninterrupted(call func() (int, error)) (int, error) {

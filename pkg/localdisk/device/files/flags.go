@@ -5,6 +5,7 @@ package files
 
 import (
 	"errors"
+	"fmt"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -14,28 +15,15 @@ import (
 
 // Inode flags, of linux/fs.h.
 const (
-	flagSecureDelete   = 0x1
-	flagUndelete       = 0x2
-	flagCompress       = 0x4
-	flagSync           = 0x8
 	flagImmutable      = 0x10
 	flagAppend         = 0x20
-	flagNoDump         = 0x40
-	flagNoAtime        = 0x80
-	flagNoCompress     = 0x400
-	flagJournalData    = 0x4000
-	flagNoTail         = 0x8000
-	flagDirSync        = 0x10000
-	flagTopDirectory   = 0x20000
-	flagNoCOW          = 0x800000
-	flagDAX            = 0x2000000
 	flagProjectInherit = 0x20000000
-	flagCaseFold       = 0x40000000
 
 	flagsLocked = flagImmutable | flagAppend
-	// flagsKept are those that privileged users set on a directory, and that a clean preserves.
-	flagsKept = flagsLocked | flagSecureDelete | flagUndelete | flagCompress | flagSync | flagNoDump | flagNoAtime | flagNoCompress |
-		flagJournalData | flagNoTail | flagDirSync | flagTopDirectory | flagNoCOW | flagDAX | flagProjectInherit | flagCaseFold
+	// flagsKept are those that privileged users set on a directory, and that a clean preserves:
+	// SECRM, UNRM, COMPR, SYNC, IMMUTABLE, APPEND, NODUMP, NOATIME, NOCOMP, JOURNAL_DATA,
+	// NOTAIL, DIRSYNC, TOPDIR, NOCOW, DAX, PROJINHERIT, CASEFOLD.
+	flagsKept = 0x6283c4ff
 
 	attributesLocked = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
 )
@@ -57,9 +45,8 @@ type extended struct {
 	_             [8]byte
 }
 
-// Flags of struct fsxattr: those that only the file system sets (PREALLOC, VERITY,
-// HASATTR), and those that are inode flags too (DAX, PROJINHERIT, NODUMP, NOATIME, SYNC,
-// APPEND, IMMUTABLE).
+// Flags of struct fsxattr: those that only the file system sets (PREALLOC, VERITY, HASATTR), and
+// those that are inode flags too (DAX, PROJINHERIT, NODUMP, NOATIME, SYNC, APPEND, IMMUTABLE).
 const (
 	extendedReadOnly = 0x80020002
 	extendedInode    = 0x82f8
@@ -80,11 +67,19 @@ func readFlags(fd int) (uint32, error) {
 	if unsupported(err) {
 		return 0, nil
 	}
-	return flags, err
+	return flags, doing("read flags", err)
 }
 
 func writeFlags(fd int, flags uint32) error {
-	return unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, int(int32(flags)))
+	return doing("set flags", unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, int(int32(flags))))
+}
+
+// doing adds what was done to an error, if there is one.
+func doing(what string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
 }
 
 // unlock clears the flags that keep an inode from being changed.
@@ -122,17 +117,69 @@ func unlockEntry(dir int, name string) error {
 	return unlock(fd)
 }
 
-// readExtended returns an inode's struct fsxattr; the zero value if the file system has
-// none.
+// readExtended returns an inode's struct fsxattr; the zero value if the file system has none.
 func readExtended(fd int) (extended, error) {
 	var x extended
 	err := ioctl.Call(fd, ioctlGetExtended, unsafe.Pointer(&x))
 	if unsupported(err) {
 		return extended{}, nil
 	}
-	return x, err
+	return x, doing("read extended flags", err)
 }
 
 func writeExtended(fd int, x extended) error {
-	return ioctl.Call(fd, ioctlSetExtended, unsafe.Pointer(&x))
+	return doing("set extended flags", ioctl.Call(fd, ioctlSetExtended, unsafe.Pointer(&x)))
+}
+
+// Numbers of linux/btrfs.h.
+const (
+	subvolumeInode    = 256
+	subvolumeReadOnly = 1 << 1
+
+	ioctlDestroySubvolume  = ioctl.Write | 4096<<16 | 0x94<<8 | 15
+	ioctlGetSubvolumeFlags = ioctl.Read | 8<<16 | 0x94<<8 | 25
+	ioctlSetSubvolumeFlags = ioctl.Write | 8<<16 | 0x94<<8 | 26
+)
+
+// subvolumeArguments is struct btrfs_ioctl_vol_args.
+type subvolumeArguments struct {
+	_    int64
+	name [4088]byte
+}
+
+// isSubvolume reports whether a btrfs directory is the root of a subvolume, other than the
+// volume's root.
+func isSubvolume(parent, child node) bool {
+	return child.inode == subvolumeInode && (child.major != parent.major || child.minor != parent.minor)
+}
+
+// destroySubvolume removes a subvolume or snapshot with all its files at once. It fails with
+// ENOTEMPTY if it has nested subvolumes.
+func destroySubvolume(parent int, name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	var arguments subvolumeArguments
+	if copy(arguments.name[:len(arguments.name)-1], name) < len(name) {
+		return unix.ENAMETOOLONG
+	}
+	return ioctl.Call(parent, ioctlDestroySubvolume, unsafe.Pointer(&arguments))
+}
+
+// unlockSubvolume makes a read-only subvolume writable. Other directories are unchanged.
+func unlockSubvolume(fd int) error {
+	btrfs, err := isOn(fd, unix.BTRFS_SUPER_MAGIC)
+	if err != nil || !btrfs {
+		return err
+	}
+	var flags uint64
+	err = ioctl.Call(fd, ioctlGetSubvolumeFlags, unsafe.Pointer(&flags))
+	if errors.Is(err, unix.EINVAL) {
+		return nil // not the root of a subvolume
+	}
+	if err != nil || flags&subvolumeReadOnly == 0 {
+		return err
+	}
+	flags &^= subvolumeReadOnly
+	return ioctl.Call(fd, ioctlSetSubvolumeFlags, unsafe.Pointer(&flags))
 }

@@ -4,15 +4,14 @@
 package files
 
 import (
+	"path"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// rounds is how often a directory is read from its beginning before it is removed:
-// once, and again if there was anything, for file systems that skip entries while
-// others are removed.
+// rounds is how often a directory is read from its beginning before it is removed: once, and
+// again if there was anything, for file systems that skip entries while others are removed.
 const rounds = 2
 
 // frame is an open directory on the way from the root to where the walk is.
@@ -86,24 +85,11 @@ const pathBytes = 1024
 
 // relative joins the names of frames below the first, and name unless it is empty.
 func relative(frames []*frame, name string) string {
-	var names []string
-	bytes := 0
-	if name != "" {
-		names, bytes = append(names, name), len(name)
-	}
-	for i := len(frames) - 1; i > 0; i-- {
-		if bytes += len(frames[i].name) + 1; bytes > pathBytes {
-			names = append(names, "...")
-			break
+	for _, f := range slices.Backward(frames[1:]) {
+		if len(f.name)+1+len(name) > pathBytes {
+			return ".../" + name
 		}
-		names = append(names, frames[i].name)
+		name = path.Join(f.name, name)
 	}
-	var path strings.Builder
-	for i, name := range slices.Backward(names) {
-		path.WriteString(name)
-		if i > 0 {
-			path.WriteByte('/')
-		}
-	}
-	return path.String()
+	return name
 }

@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// foreignLimit is how many entries created since a walk began it removes before it gives
-	// up.
+	// foreignLimit is how many entries created since a walk began it removes before it gives up.
 	foreignLimit = 2_000
 	// contestedLimit is how many entries other processes may remove, exchange or fill again
 	// during a walk.
@@ -51,8 +50,7 @@ func (l *ledger) old(st *unix.Statx_t, now time.Time) bool {
 	return changed.Before(l.began) || changed.After(now.Add(clockSlack))
 }
 
-// moved accounts for a directory that the walk has moved, and will find again with a newer
-// ctime.
+// moved accounts for a directory that the walk has moved, and will find again with a newer ctime.
 func (l *ledger) moved(st *unix.Statx_t, now time.Time) {
 	if l.old(st, now) {
 		l.foreign--

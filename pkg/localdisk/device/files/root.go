@@ -1,9 +1,41 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package files empties the file system of a volume, and restores the state that its root had
+// when it was first published.
+//
+// A Root holds no descriptor. Every method opens the volume's root, verifies it, works, and
+// closes what it opened before it returns: a descriptor left open would prevent the host from
+// unmounting.
+//
+// # Never beyond the volume
+//
+// Every directory is opened by openat2 relative to its parent's descriptor, one name at a time,
+// following no symlink and crossing no mount, and everything is removed by name relative to such
+// a descriptor. Directories that are exchanged for symlinks, moved or mounted over meanwhile are
+// rejected by the kernel, not by an earlier check. A mount below the root, of another file system
+// or of the same, stops the clean with a NestedMountError: before anything is deleted if the
+// mount table shows it then, else on reaching it. FIFOs, sockets and devices are unlinked, never
+// opened. A process that can move a directory out of the volume while it is being emptied (the
+// volume's users cannot; their mounts end at its root) causes it to be emptied at its new place.
+//
+// # Bounded
+//
+// Names are read in batches of namesBytes, and a directory is entered at most levels below the
+// root of its tree, which is the volume or a subvolume in it. A deeper one is moved up before
+// it is entered, to a scratch directory in that root: neither the walk nor the kernel, which
+// keeps the dentries above an open directory, needs memory proportional to the depth of a
+// tree. A directory that cannot be moved is entered up to levelsRefused; what is below that is
+// left, and is the error of the clean.
+//
+// A clean is at most maxPasses walks. A walk also ends if it finds foreignLimit more entries than
+// the volume had when it began (see ledger), or contestedLimit entries gone, exchanged or filled
+// again. The result is StillWrittenError.
 package files
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +43,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
 // Root is the root directory of a volume. It holds nothing open. Its methods may not
@@ -41,9 +75,7 @@ func Open(path string, verify func(dirFD int) error) (*Root, error) {
 		return nil, err
 	}
 	r.node = at
-	if err := unix.Close(fd); err != nil {
-		return nil, fmt.Errorf("close volume root %s: %w", r.path, err)
-	}
+	_ = unix.Close(fd)
 	return r, nil
 }
 
@@ -62,22 +94,17 @@ func (r *Root) do(step func(fd int) error) error {
 
 // openVerified opens and verifies the root.
 func (r *Root) openVerified() (int, node, error) {
-	fd, err := uninterrupted(func() (int, error) {
-		return unix.Open(r.path, directoryFlags, 0)
-	})
+	fd, err := uninterrupted(func() (int, error) { return unix.Open(r.path, directoryFlags, 0) })
 	if err != nil {
 		return -1, node{}, fmt.Errorf("open volume root %s: %w", r.path, err)
 	}
 	st, err := statDescriptor(fd)
+	if err == nil && r.verify != nil {
+		err = r.verify(fd)
+	}
 	if err != nil {
 		_ = unix.Close(fd)
-		return -1, node{}, fmt.Errorf("stat volume root %s: %w", r.path, err)
-	}
-	if r.verify != nil {
-		if err := r.verify(fd); err != nil {
-			_ = unix.Close(fd)
-			return -1, node{}, fmt.Errorf("verify volume root %s: %w", r.path, err)
-		}
+		return -1, node{}, fmt.Errorf("verify volume root %s: %w", r.path, err)
 	}
 	return fd, nodeOf(&st), nil
 }
@@ -85,11 +112,8 @@ func (r *Root) openVerified() (int, node, error) {
 // checkMounts searches for mounts below the root in the process's own mount table, and calls
 // BeforeClean for others.
 func (r *Root) checkMounts(root int) error {
-	if err := r.checkOwnMounts(root); err != nil {
+	if err := r.checkOwnMounts(root); err != nil || r.BeforeClean == nil {
 		return err
-	}
-	if r.BeforeClean == nil {
-		return nil
 	}
 	return r.BeforeClean()
 }
@@ -115,3 +139,98 @@ func (r *Root) checkOwnMounts(root int) error {
 
 // descriptorPath leads to what a descriptor is open on, and to nothing else.
 func descriptorPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
+
+// Empty returns whether the volume holds anything but an empty lost+found, and the name of
+// something it holds, relative to the root. After an error the content is unknown.
+func (r *Root) Empty(ctx context.Context) (disk.Content, string, error) {
+	content, what := disk.ContentUnknown, ""
+	err := r.do(func(root int) error {
+		err := context.Cause(ctx)
+		if err == nil {
+			what, err = firstEntry(root)
+		}
+		switch {
+		case err != nil:
+			return fmt.Errorf("list %s: %w", r.path, err)
+		case what != "":
+			content = disk.ContentSome
+		default:
+			content = disk.ContentNone
+		}
+		return nil
+	})
+	return content, what, err
+}
+
+// firstEntry returns the name of something in the root; empty if there is at most an empty
+// lost+found.
+func firstEntry(root int) (string, error) {
+	name, lost, err := first(root, lostAndFound)
+	if err != nil || name != "" || !lost {
+		return name, err
+	}
+	fd, err := openBeneath(root, lostAndFound, directoryFlags)
+	switch {
+	case err == nil:
+	case errors.Is(err, unix.ENOENT):
+		return "", nil
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
+		return lostAndFound, nil
+	default:
+		return "", err
+	}
+	defer unix.Close(fd)
+	if name, _, err = first(fd, ""); err != nil || name == "" {
+		return "", err
+	}
+	return lostAndFound + "/" + name, nil
+}
+
+// first returns the first name of a directory other than but, and whether but was among those
+// before it.
+func first(dir int, but string) (name string, met bool, err error) {
+	if _, err := unix.Seek(dir, 0, unix.SEEK_SET); err != nil {
+		return "", false, err
+	}
+	buf := make([]byte, 4096)
+	for {
+		names, err := readNames(dir, buf)
+		if err != nil || len(names) == 0 {
+			return "", met, err
+		}
+		for _, n := range names {
+			if n != but {
+				return n, met, nil
+			}
+			met = true
+		}
+	}
+}
+
+// NestedMountError means that something is mounted at Path, below the volume's root. It was not
+// changed.
+type NestedMountError struct{ Path string }
+
+func (e *NestedMountError) Error() string {
+	return fmt.Sprintf("something is mounted at %s, inside the volume: unmount it", e.Path)
+}
+
+// StillWrittenError means that files appear in the volume as fast as they are deleted.
+type StillWrittenError struct {
+	// Path is the volume's root, What something that is left, relative to it; empty if the
+	// clean gave up during a walk.
+	Path, What string
+}
+
+func (e *StillWrittenError) Error() string {
+	if e.What == "" {
+		return e.Path + " is written to while it is being cleaned"
+	}
+	return fmt.Sprintf("%s is written to while it is being cleaned: %s is back", e.Path, e.What)
+}
+
+// ReplacedError means that another directory or mount is at the volume's path than when the Root
+// was opened.
+type ReplacedError struct{ Path string }
+
+func (e *ReplacedError) Error() string { return e.Path + " was replaced meanwhile" }

@@ -4,6 +4,7 @@
 package files
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -75,25 +76,15 @@ func (r *Root) Restore(raw json.RawMessage) error {
 }
 
 func readState(fd int) (*state, error) {
-	st, err := statDescriptor(fd)
-	if err != nil {
-		return nil, err
-	}
-	s := &state{UID: st.Uid, GID: st.Gid, Mode: uint32(st.Mode) & permissions}
-	flags, err := readFlags(fd)
-	if err != nil {
-		return nil, fmt.Errorf("read flags: %w", err)
-	}
-	s.Flags = flags & flagsKept
-	x, err := readExtended(fd)
-	if err != nil {
-		return nil, fmt.Errorf("read extended flags: %w", err)
-	}
-	s.Project, s.ExtendedFlags, s.ExtentSize, s.CowExtentSize = x.project, x.flags&extendedKept, x.extentSize, x.cowExtentSize
-	if s.Attributes, err = readAttributes(fd); err != nil {
-		return nil, err
-	}
-	return s, nil
+	st, err1 := statDescriptor(fd)
+	flags, err2 := readFlags(fd)
+	x, err3 := readExtended(fd)
+	attributes, err4 := readAttributes(fd)
+	return &state{
+		UID: st.Uid, GID: st.Gid, Mode: uint32(st.Mode) & permissions, Flags: flags & flagsKept,
+		Project: x.project, ExtendedFlags: x.flags & extendedKept, ExtentSize: x.extentSize, CowExtentSize: x.cowExtentSize,
+		Attributes: attributes,
+	}, cmp.Or(err1, err2, err3, err4)
 }
 
 // writeState changes what differs. Flags precede attributes, because setting flags makes btrfs
@@ -118,11 +109,8 @@ func writeState(fd int, want *state) error {
 	if err := unix.Fchmod(fd, want.Mode&permissions); err != nil {
 		return fmt.Errorf("set mode: %w", err)
 	}
-	if err := restoreExtended(fd, want); err != nil {
+	if err := restoreExtended(fd, want); err != nil || want.Flags&flagsLocked == 0 {
 		return err
-	}
-	if want.Flags&flagsLocked == 0 {
-		return nil
 	}
 	return restoreFlags(fd, want.Flags)
 }
@@ -131,7 +119,7 @@ func writeState(fd int, want *state) error {
 func resetState(fd int) error {
 	flags, err := readFlags(fd)
 	if err != nil {
-		return fmt.Errorf("read flags: %w", err)
+		return err
 	}
 	if err := restoreFlags(fd, flags&flagProjectInherit); err != nil {
 		return err
@@ -142,7 +130,7 @@ func resetState(fd int) error {
 	}
 	x, err := readExtended(fd)
 	if err != nil {
-		return fmt.Errorf("read extended flags: %w", err)
+		return err
 	}
 	return restoreExtended(fd, &state{Project: x.project})
 }
@@ -150,35 +138,23 @@ func resetState(fd int) error {
 // restoreExtended changes what differs in struct fsxattr.
 func restoreExtended(fd int, want *state) error {
 	have, err := readExtended(fd)
-	if err != nil {
-		return fmt.Errorf("read extended flags: %w", err)
-	}
 	x := have
 	x.flags = have.flags&^extendedKept | want.ExtendedFlags&extendedKept
 	x.project, x.extentSize, x.cowExtentSize = want.Project, want.ExtentSize, want.CowExtentSize
-	if x == have {
-		return nil
+	if err != nil || x == have {
+		return err
 	}
-	if err := writeExtended(fd, x); err != nil {
-		return fmt.Errorf("set extended flags: %w", err)
-	}
-	return nil
+	return writeExtended(fd, x)
 }
 
 // restoreFlags changes flags of flagsKept that differ.
 func restoreFlags(fd int, want uint32) error {
 	have, err := readFlags(fd)
-	if err != nil {
-		return fmt.Errorf("read flags: %w", err)
-	}
 	flags := have&^flagsKept | want&flagsKept
-	if flags == have {
-		return nil
+	if err != nil || flags == have {
+		return err
 	}
-	if err := writeFlags(fd, flags); err != nil {
-		return fmt.Errorf("set flags: %w", err)
-	}
-	return nil
+	return writeFlags(fd, flags)
 }
 
 // resetDirectory makes a directory root's, with nothing attached, as mkfs makes lost+found.

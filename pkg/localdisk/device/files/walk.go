@@ -153,10 +153,8 @@ func (w *walk) unlock(dir *frame, name string) error {
 	}
 	err := unlockEntry(dir.fd, name)
 	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP):
-		return nil // it was exchanged: unlinking will show
+	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP):
+		return nil // unlinking shows if it was exchanged
 	case errors.Is(err, unix.EXDEV):
 		return w.crossed(dir, name)
 	default:

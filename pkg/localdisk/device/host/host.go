@@ -7,6 +7,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,8 +29,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Config locates the node's files. Empty fields are the defaults of a process on the node
-// itself.
+// Config locates the node's files. Empty fields are the defaults of a process on the node itself.
 type Config struct {
 	// Proc is where the host's /proc is, Sys where /sys is, Dev where its devices are.
 	Proc, Sys, Dev string
@@ -49,7 +49,7 @@ type Config struct {
 // to keep apart.
 type Host struct {
 	*probe.Prober
-	finder    *usage.Finder
+	*usage.Finder
 	links     links.Folder
 	mountinfo string
 	identity  identity.Host
@@ -57,36 +57,22 @@ type Host struct {
 
 // New makes a Host, which keeps nothing open.
 func New(c Config) (*Host, error) {
-	defaultTo(&c.Proc, "/proc")
-	defaultTo(&c.Sys, "/sys")
-	defaultTo(&c.Dev, "/dev")
-	defaultTo(&c.KubeletDir, "/var/lib/kubelet")
-	h := &Host{
-		mountinfo: c.Proc + "/1/mountinfo", links: links.Folder{Base: "/dev", Path: disk.LinkFolder},
-		identity: identity.Host{Sys: c.Sys, Machine: c.Machine},
-	}
+	c.Proc, c.Sys, c.Dev = cmp.Or(c.Proc, "/proc"), cmp.Or(c.Sys, "/sys"), cmp.Or(c.Dev, "/dev")
+	mountinfo := c.Proc + "/1/mountinfo"
 	finder, err := usage.New(usage.Config{
-		Mountinfo: h.mountinfo, Swaps: c.Proc + "/swaps", Sys: c.Sys, Dev: c.Dev, KubeletDir: c.KubeletDir, KubeletPath: c.KubeletPath,
+		Mountinfo: mountinfo, Swaps: c.Proc + "/swaps", Sys: c.Sys, Dev: c.Dev,
+		KubeletDir: cmp.Or(c.KubeletDir, "/var/lib/kubelet"), KubeletPath: c.KubeletPath,
 	})
 	if err != nil {
 		return nil, err
 	}
-	h.finder = finder
-	h.Prober, err = probe.New(probe.Config{
-		Usage: finder, HostMountinfo: h.mountinfo, Fstab: c.Fstab, Sys: c.Sys, Dev: c.Dev, Machine: c.Machine, Timeout: c.Timeout,
+	prober, err := probe.New(probe.Config{
+		Usage: finder, HostMountinfo: mountinfo, Fstab: c.Fstab, Sys: c.Sys, Dev: c.Dev, Machine: c.Machine, Timeout: c.Timeout,
 	})
-	return h, err
-}
-
-func defaultTo(field *string, value string) {
-	if *field == "" {
-		*field = value
-	}
-}
-
-// Users returns who on the node uses a disk; see usage.Finder.
-func (h *Host) Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
-	return h.finder.Users(ctx, fact, volume)
+	return &Host{
+		Prober: prober, Finder: finder, mountinfo: mountinfo, links: links.Folder{Base: "/dev", Path: disk.LinkFolder},
+		identity: identity.Host{Sys: c.Sys, Machine: c.Machine},
+	}, err
 }
 
 // Cleaned returns whether a clean has left data on a disk, and what. It proves nothing about a
@@ -141,20 +127,16 @@ func (h *Host) Clean(ctx context.Context, request disk.CleanRequest, progress fu
 	if request.Target.Identity == "" {
 		return disk.Problemf(disk.IdentityUnproven, "the request names no disk to clean at %s", request.Target.HostPath)
 	}
-	users, err := h.finder.Users(ctx, request.Target, request.Volume)
+	users, err := h.Users(ctx, request.Target, request.Volume)
 	if err != nil {
 		return err
 	}
 	if len(users) > 0 {
 		return disk.Problemf(disk.VolumeInUse, "used by %s", users[0])
 	}
-	if request.Target.Kind == disk.Device {
-		return h.cleanDevice(ctx, request, progress)
+	if request.Target.Kind != disk.Device {
+		return h.cleanFiles(ctx, request, progress)
 	}
-	return h.cleanFiles(ctx, request, progress)
-}
-
-func (h *Host) cleanDevice(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error {
 	method, err := wipe.Parse(request.Command, request.Mode)
 	if err != nil {
 		return err
@@ -235,14 +217,7 @@ func (h *Host) Find(ctx context.Context, folder disk.Folder, name string) (disk.
 
 // literal is the pattern (path.Match) that matches one name.
 func literal(name string) string {
-	var pattern strings.Builder
-	for i := range len(name) {
-		if strings.IndexByte(`\*?[]`, name[i]) >= 0 {
-			pattern.WriteByte('\\')
-		}
-		pattern.WriteByte(name[i])
-	}
-	return pattern.String()
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(name)
 }
 
 // open opens the root of a file system, which is verified every time it is used.

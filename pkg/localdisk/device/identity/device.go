@@ -1,21 +1,20 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package identity determines the identity of disks. It reads the kernel's data only: sysfs
-// for the hardware, statx and the file systems' ioctls for mounts. It reads no byte of a
-// device and trusts no udev link, since those follow labels and UUIDs that users of a volume
-// can write.
+// Package identity determines the identity of disks. It reads the kernel's data only: sysfs for
+// the hardware, statx and the file systems' ioctls for mounts. It reads no byte of a device and
+// trusts no udev link, since those follow labels and UUIDs that users of a volume can write.
 //
-// The schemes are those of disk.Identity. The functions are safe for concurrent use. They
-// return an error where the kernel reports nothing, never an identity that another disk of the
-// same machine may have within the same boot. What another machine may repeat, such as the
-// serial number of a virtual disk or the UUID of a file system from an image, is limited to
-// the machine.
+// The schemes are those of disk.Identity. The functions are safe for concurrent use. They return
+// an error where the kernel reports nothing, never an identity that another disk of the same
+// machine may have within the same boot. What another machine may repeat, such as the serial
+// number of a virtual disk or the UUID of a file system from an image, is limited to the machine.
 package identity
 
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -38,27 +37,26 @@ type Host struct {
 // "<major>:<minor>". The device is not opened. A partition's start is in bytes.
 func (h Host) OfDevice(device string) (disk.Identity, error) {
 	number, err := deviceNumber(device)
-	if err != nil {
-		return "", fmt.Errorf("identify device %s: %w", device, err)
+	var found sysfs.Device
+	if err == nil {
+		found, err = sysfs.Block(h.Sys, number)
 	}
-	found, err := sysfs.Block(h.Sys, number)
-	if err != nil {
-		return "", fmt.Errorf("identify device %s: %w", device, err)
+	var id disk.Identity
+	if err == nil {
+		id, err = h.ofBlock(found)
 	}
-	id, err := h.ofBlock(found)
 	if err != nil {
 		return "", fmt.Errorf("identify device %s: %w", device, err)
 	}
 	return id, nil
 }
 
+var numberForm = regexp.MustCompile(`^\d{1,10}:\d{1,10}$`)
+
 // deviceNumber returns "<major>:<minor>".
 func deviceNumber(device string) (string, error) {
 	if !strings.Contains(device, "/") {
-		major, minor, ok := strings.Cut(device, ":")
-		_, err1 := strconv.ParseUint(major, 10, 32)
-		_, err2 := strconv.ParseUint(minor, 10, 32)
-		if !ok || err1 != nil || err2 != nil {
+		if !numberForm.MatchString(device) {
 			return "", errors.New("neither a path nor a device number")
 		}
 		return device, nil
@@ -79,40 +77,36 @@ func (h Host) ofBlock(device sysfs.Device) (disk.Identity, error) {
 	if err != nil {
 		return "", err
 	}
+	weak, from := "weak", []string(nil)
 	if partition {
-		return h.ofPartition(device, whole)
+		start, err := device.Bytes("start")
+		if err != nil {
+			return "", err
+		}
+		weak, from = "weakpart", []string{strconv.FormatInt(start, 10)}
 	}
-	name, err := h.ofHardware(device)
-	if err != nil || name.text != "" {
-		return name.identity(), err
-	}
-	attached, err := attachmentOf(device)
-	if err != nil {
-		return "", err
-	}
-	return compose("weak", attached.boot, attached.diskseq), nil
-}
-
-func (h Host) ofPartition(device, whole sysfs.Device) (disk.Identity, error) {
-	start, err := device.Bytes("start")
-	if err != nil {
-		return "", err
-	}
-	from := strconv.FormatInt(start, 10)
 	name, err := h.ofHardware(whole)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", err
-	}
-	if name.text != "" {
+	case name.text == "":
+		boot, diskseq, err := attachmentOf(whole)
+		if err == nil && diskseq == "" {
+			// Its device number is reused in the same boot, so two disks could have the same
+			// identity.
+			err = errors.New("it has no serial number, and the kernel (before 5.15) does not number disks")
+		}
+		if err != nil {
+			return "", err
+		}
+		return compose(weak, append([]string{boot, diskseq}, from...)...), nil
+	case partition:
 		uuid, err := partitionUUID(device)
-		name.text = "part:" + name.text + string(compose("", uuid, from))
+		name.text = "part:" + name.text + string(compose("", append([]string{uuid}, from...)...))
 		return name.identity(), err
+	default:
+		return name.identity(), nil
 	}
-	attached, err := attachmentOf(whole)
-	if err != nil {
-		return "", err
-	}
-	return compose("weakpart", attached.boot, attached.diskseq, from), nil
 }
 
 // partitionUUID returns the partition's name in the partition table; empty when it has none,
@@ -130,29 +124,20 @@ func partitionUUID(device sysfs.Device) (string, error) {
 	return "", nil
 }
 
-// attachment identifies a disk without a number by where it is attached.
-type attachment struct {
-	boot string
-	// diskseq is incremented when a disk is attached or a medium changed.
-	diskseq string
-}
-
-func attachmentOf(device sysfs.Device) (attachment, error) {
-	diskseq, err := device.Attribute("diskseq")
-	if err != nil {
-		return attachment{}, err
+// attachmentOf returns what identifies a disk without a number by where it is attached: the
+// start of the node, and the disk's diskseq, which is incremented when a disk is attached or a
+// medium changed. Both are empty on kernels before 5.15, which do not number disks.
+func attachmentOf(whole sysfs.Device) (boot, diskseq string, err error) {
+	diskseq, err = whole.Attribute("diskseq")
+	if err != nil || diskseq == "" {
+		return "", "", err
 	}
-	if diskseq == "" {
-		// Its device number is reused in the same boot, so two disks could have the same
-		// identity.
-		return attachment{}, errors.New("it has no serial number, and the kernel (before 5.15) does not number disks")
-	}
-	boot, err := sysfs.BootID()
-	return attachment{boot: boot, diskseq: tidy(diskseq)}, err
+	boot, err = sysfs.BootID()
+	return boot, tidy(diskseq), err
 }
 
 // AttachmentOfDevice returns the attachment of a block device, "<major>:<minor>"; that of a
-// partition is its disk's. It is empty on kernels before 5.15, which do not number disks.
+// partition is its disk's. It is empty on kernels before 5.15.
 func (h Host) AttachmentOfDevice(number string) (disk.Attachment, error) {
 	device, err := sysfs.Block(h.Sys, number)
 	if err != nil {
@@ -162,15 +147,11 @@ func (h Host) AttachmentOfDevice(number string) (disk.Attachment, error) {
 	if err != nil {
 		return "", err
 	}
-	diskseq, err := whole.Attribute("diskseq")
+	boot, diskseq, err := attachmentOf(whole)
 	if err != nil || diskseq == "" {
 		return "", err
 	}
-	boot, err := sysfs.BootID()
-	if err != nil {
-		return "", err
-	}
-	return disk.Attachment(boot + "/diskseq:" + tidy(diskseq)), nil
+	return disk.Attachment(boot + "/diskseq:" + diskseq), nil
 }
 
 // AttachmentOfMount returns the attachment of a file system by the ID of its mount. unique
@@ -185,4 +166,42 @@ func AttachmentOfMount(id uint64, unique bool) (disk.Attachment, error) {
 		kind = "mount"
 	}
 	return disk.Attachment(fmt.Sprintf("%s/%s:%d", boot, kind, id)), nil
+}
+
+// compose joins a scheme and its values, each escaped.
+func compose(scheme string, values ...string) disk.Identity {
+	var b strings.Builder
+	b.WriteString(scheme)
+	for _, v := range values {
+		b.WriteByte(':')
+		escape(&b, v)
+	}
+	return disk.Identity(b.String())
+}
+
+// escape writes a value with colons, percent and at signs, and non-printable bytes and
+// non-ASCII as %XX, so that different values stay different.
+func escape(b *strings.Builder, v string) {
+	for i := range len(v) {
+		if c := v[i]; c <= ' ' || c >= 0x7f || c == ':' || c == '%' || c == '@' {
+			fmt.Fprintf(b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+}
+
+// tidy removes the padding that hardware adds: leading and trailing blanks and NULs, and
+// repeated blanks between words.
+func tidy(v string) string {
+	return strings.Join(strings.FieldsFunc(v, func(r rune) bool {
+		return r == 0 || r == ' ' || r == '\t' || r == '\n' || r == '\r'
+	}), " ")
+}
+
+// distinguishes reports whether a number distinguishes a disk from others. Hardware without one
+// reports zeros, another repeated character, or a dash.
+func distinguishes(number string) bool {
+	digits := strings.NewReplacer("-", "", "_", "", ".", "", " ", "").Replace(number)
+	return digits != "" && strings.Trim(digits, digits[:1]) != ""
 }

@@ -4,6 +4,7 @@
 package identity
 
 import (
+	"cmp"
 	"path"
 	"path/filepath"
 	"slices"
@@ -55,15 +56,12 @@ func (h Host) ephemeral(device sysfs.Device) (bool, error) {
 }
 
 func modelOf(device sysfs.Device) (string, error) {
-	vendor, err := device.Attribute("device/vendor")
-	if err != nil {
-		return "", err
-	}
+	vendor, err1 := device.Attribute("device/vendor")
 	if strings.HasPrefix(vendor, "0x") {
 		vendor = "" // a PCI or virtio number
 	}
-	model, err := device.Attribute("device/model")
-	return tidy(vendor + " " + model), err
+	model, err2 := device.Attribute("device/model")
+	return tidy(vendor + " " + model), cmp.Or(err1, err2)
 }
 
 func anyMatches(patterns []string, name string) bool {

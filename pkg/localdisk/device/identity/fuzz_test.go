@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
 // FuzzNamesOfHardware gives the parsers arbitrary reports of devices: nothing panics, an
@@ -35,7 +33,7 @@ func FuzzNamesOfHardware(f *testing.F) {
 			}
 		}
 		id := name{string(compose("serial", tidy(model), unitSerial(report))) + string(compose("", tidy(serial))), "@m1"}.identity()
-		if id.Scope() != disk.ScopeMachine || id.Machine() != "m1" {
+		if id.Weak() || id.Machine() != "m1" {
 			t.Fatalf("%q is not limited to its machine", id)
 		}
 	})

@@ -4,8 +4,10 @@
 package identity
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
@@ -120,9 +122,7 @@ func registered(kind, text string) bool {
 		return organization(b[2:5]) && distinguishes(hex.EncodeToString(b[5:]))
 	case kind == "naa" && (len(b) == 8 && b[0]>>4 == 5 || len(b) == 16 && b[0]>>4 == 6): // IEEE Registered: OUI after four bits
 		return organization([]byte{b[0]<<4 | b[1]>>4, b[1]<<4 | b[2]>>4, b[2]<<4 | b[3]>>4}) && distinguishes(text[7:])
-	case kind == "eui" && len(b) == 8:
-		return organization(b[:3]) && distinguishes(text[6:])
-	case kind == "eui" && len(b) == 12: // with a directory of four bytes
+	case kind == "eui" && (len(b) == 8 || len(b) == 12): // the longer with a directory of four bytes
 		return organization(b[:3]) && distinguishes(text[6:])
 	case kind == "eui" && len(b) == 16: // NGUID, whose OUI comes after eight bytes
 		return distinguishes(text[:16]+text[22:]) && distinguishes(text[16:])
@@ -198,19 +198,17 @@ func serialOf(device sysfs.Device) (model, serial string, err error) {
 // ofMapped is for device mapper and md, whose names are in their own metadata, which users of
 // the device cannot write. They are content, which is copied with an image.
 func ofMapped(device sysfs.Device) (scheme, uuid string, err error) {
-	id, err := device.Attribute("dm/uuid")
-	if err != nil {
-		return "", "", err
-	}
-	if id = tidy(id); lasting(id) {
-		return "dm", id, nil
-	}
-	id, err = device.Attribute("md/uuid")
-	if err != nil {
-		return "", "", err
-	}
-	if id = tidy(id); distinguishes(id) {
-		return "md", id, nil
+	for _, manager := range []struct {
+		scheme string
+		unique func(id string) bool
+	}{{"dm", lasting}, {"md", distinguishes}} {
+		id, err := device.Attribute(manager.scheme + "/uuid")
+		if err != nil {
+			return "", "", err
+		}
+		if id = tidy(id); manager.unique(id) {
+			return manager.scheme, id, nil
+		}
 	}
 	return "", "", nil
 }
@@ -221,10 +219,75 @@ func lasting(id string) bool {
 	if rest, ok := strings.CutPrefix(id, "part"); ok { // part1-mpath-...
 		_, id, _ = strings.Cut(rest, "-")
 	}
-	for _, manager := range []string{"LVM-", "mpath-", "CRYPT-LUKS"} {
-		if strings.HasPrefix(id, manager) {
-			return true
+	return slices.ContainsFunc([]string{"LVM-", "mpath-", "CRYPT-LUKS"}, func(manager string) bool { return strings.HasPrefix(id, manager) })
+}
+
+// unitSerial returns the serial number of page 0x80; empty when there is none.
+func unitSerial(page []byte) string {
+	return string(pageBody(page, 0x80))
+}
+
+// designator returns the best name for the logical unit in page 0x83, in the format of sysfs
+// ("naa.5000c500a1b2c3d4"); empty when there is none.
+func designator(page []byte) string {
+	body := pageBody(page, 0x83)
+	best, rank := "", 0
+	for len(body) >= 4 {
+		head, n := body[:4], int(body[3])
+		if len(body) < 4+n {
+			break
+		}
+		name := body[4 : 4+n]
+		body = body[4+n:]
+		if head[1]&0x30 != 0 {
+			continue // names the port or the target, which several units share
+		}
+		if text, r := designation(head[1]&0x0f, name); r > rank {
+			best, rank = text, r
 		}
 	}
-	return false
+	return best
+}
+
+// designation writes down one name, and returns how much it is to be preferred: names that
+// are registered before those that are not.
+func designation(kind byte, name []byte) (string, int) {
+	switch {
+	case len(name) == 0:
+		return "", 0
+	case kind == 3 && len(name) >= 8:
+		return ranked("naa", name, 3, 6)
+	case kind == 2 && len(name) >= 8:
+		return ranked("eui", name, 1, 5)
+	case kind == 0xa && len(name) == 18: // a reserved byte or two come first
+		return ranked("uuid", name[2:], 1, 4)
+	case kind == 1:
+		return "t10." + tidy(string(name)), 2
+	default:
+		return "", 0
+	}
+}
+
+// ranked returns a name, and its rank if it is registered or else the other.
+func ranked(kind string, name []byte, other, ofRegistered int) (string, int) {
+	text := hex.EncodeToString(name)
+	if registered(kind, text) {
+		other = ofRegistered
+	}
+	return kind + "." + text, other
+}
+
+// pageBody returns what follows the head of a page of vital product data (SCSI Primary
+// Commands): four bytes, of which the last two are the length of the rest. It is nil for
+// another page, or a short one.
+func pageBody(page []byte, code byte) []byte {
+	const pageHead = 4
+	if len(page) < pageHead || page[1] != code {
+		return nil
+	}
+	n := int(binary.BigEndian.Uint16(page[2:4]))
+	if len(page) < pageHead+n {
+		return nil
+	}
+	return page[pageHead : pageHead+n]
 }

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,11 @@ const dmi = "class/dmi/id"
 
 // MachineIDFile has the operating system's ID of the machine.
 const MachineIDFile = "/etc/machine-id"
+
+var (
+	uuidForm      = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	machineIDForm = regexp.MustCompile(`^[0-9a-f]{32}$`)
+)
 
 // fillers are product UUIDs that several makers left in their firmware, in both byte orders.
 var fillers = map[string]bool{
@@ -47,14 +53,14 @@ func ReadMachine(sysRoot, idFile string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the product UUID: %w", err)
 	}
-	if uuid = strings.ToLower(tidy(uuid)); productUUID(uuid) {
+	if uuid = strings.ToLower(tidy(uuid)); uuidForm.MatchString(uuid) && distinguishes(uuid) && !fillers[uuid] {
 		return digest("product", uuid), nil
 	}
 	id, err := readSmall(idFile)
 	if err != nil {
 		return "", fmt.Errorf("read the machine ID: %w", err)
 	}
-	if id = strings.ToLower(tidy(id)); len(id) == 32 && hexadecimal(id) && distinguishes(id) {
+	if id = strings.ToLower(tidy(id)); machineIDForm.MatchString(id) && distinguishes(id) {
 		return digest("os", id), nil
 	}
 	return "", nil
@@ -72,14 +78,4 @@ func readSmall(path string) (string, error) {
 func digest(kind, id string) string {
 	sum := sha256.Sum256([]byte("stowage.dev machine " + kind + " " + id))
 	return hex.EncodeToString(sum[:8])
-}
-
-// productUUID reports whether text is a UUID that distinguishes a machine.
-func productUUID(text string) bool {
-	return len(text) == 36 && text[8] == '-' && text[13] == '-' && text[18] == '-' && text[23] == '-' &&
-		hexadecimal(strings.ReplaceAll(text, "-", "")) && distinguishes(text) && !fillers[text]
-}
-
-func hexadecimal(text string) bool {
-	return strings.Trim(text, "0123456789abcdef") == ""
 }

@@ -7,7 +7,6 @@ package links
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -52,9 +51,7 @@ func (f Folder) Put(link, target string) error {
 		return err
 	}
 	defer unix.Close(folder)
-	random := make([]byte, 8)
-	_, _ = rand.Read(random) // never fails
-	draft := ".new-" + hex.EncodeToString(random)
+	draft := ".new-" + rand.Text()
 	if err := unix.Symlinkat(target, folder, draft); err != nil {
 		return fmt.Errorf("make link %s: %w", link, err)
 	}
@@ -115,13 +112,12 @@ func enter(at int, name string, create bool) (int, error) {
 		return 0, err
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		_ = unix.Close(fd)
-		return 0, err
+	err = unix.Fstat(fd, &st)
+	if err == nil && (st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0) { // as root
+		err = fmt.Errorf("the folder belongs to user %d with mode %o, and must be writable by its owner only: remove it", st.Uid, st.Mode&0o7777)
 	}
-	if st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 { // as root
+	if err != nil {
 		_ = unix.Close(fd)
-		return 0, fmt.Errorf("the folder belongs to user %d with mode %o, and must be writable by its owner only: remove it", st.Uid, st.Mode&0o7777)
 	}
-	return fd, nil
+	return fd, err
 }

@@ -98,7 +98,7 @@ func TestFolderNames(t *testing.T) {
 	}
 	for link, refused := range bad {
 		if diff := cmp.Diff(true, refused); diff != "" {
-			t.Errorf("%q is taken for a link", link)
+			t.Errorf("%q counts as a link", link)
 		}
 	}
 }

@@ -12,9 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
@@ -50,11 +53,8 @@ func options(text string) []string {
 
 // ReadOnly reports whether nothing can be written through this mount.
 func (m *Mount) ReadOnly() bool {
-	return m.readOnly() || slices.Contains(m.SuperOptions, "ro")
+	return slices.Contains(m.Options, "ro") || slices.Contains(m.SuperOptions, "ro")
 }
-
-// readOnly reports whether the mount itself is read-only, regardless of its file system.
-func (m *Mount) readOnly() bool { return slices.Contains(m.Options, "ro") }
 
 // Fault returns why the kernel has stopped writing to the file system of a mount after an
 // error, such as "was shut down"; empty if it has not.
@@ -72,7 +72,7 @@ func (t *Table) Fault(m *Mount) string {
 	switch {
 	case slices.Contains(super, "shutdown"):
 		return "was shut down"
-	case slices.Contains(super, "emergency_ro"), slices.Contains(super, "ro") && !first.readOnly():
+	case slices.Contains(super, "emergency_ro"), slices.Contains(super, "ro") && !slices.Contains(first.Options, "ro"):
 		return "was made read-only after an error"
 	default:
 		return ""
@@ -120,17 +120,15 @@ func parse(r io.Reader) (*Table, error) {
 	}
 	t := &Table{byID: make(map[int]*Mount, len(infos)), on: make(map[int][]*Mount)}
 	for _, i := range infos {
-		t.all = append(t.all, &Mount{
+		m := &Mount{
 			ID: i.ID, Parent: i.Parent,
 			Major: uint32(i.Major), Minor: uint32(i.Minor),
 			Root: i.Root, Point: i.Mountpoint,
 			FSType: i.FSType, Source: i.Source,
 			Options:      strings.Split(i.Options, ","),
 			SuperOptions: options(i.VFSOptions),
-		})
-	}
-	for _, m := range t.all {
-		t.byID[m.ID] = m
+		}
+		t.all, t.byID[m.ID] = append(t.all, m), m
 	}
 	for _, m := range t.all {
 		parent := m.Parent
@@ -142,9 +140,8 @@ func parse(r io.Reader) (*Table, error) {
 	return t, nil
 }
 
-// All returns the mounts in the file's order, hidden ones too. The slice is the
-// caller's.
-func (t *Table) All() []*Mount { return t.where(func(*Mount) bool { return true }) }
+// All returns the mounts in the file's order, hidden ones too. The slice is the caller's.
+func (t *Table) All() []*Mount { return slices.Clone(t.all) }
 
 // At returns the topmost mount at a path if it is a mount point. Mounts hidden by others are
 // not found, and the path must not have symlinks.
@@ -165,7 +162,12 @@ func (t *Table) Over(p string) (*Mount, bool) {
 	// most as many steps as mounts, since a damaged file may have cycles.
 	at := noParent
 	for range t.all {
-		next := t.entered(at, p)
+		var next *Mount // of those on the way, that with the shortest mount point: it hides others
+		for _, m := range t.on[at] {
+			if Within(m.Point, p) && (next == nil || len(m.Point) <= len(next.Point)) {
+				next = m
+			}
+		}
 		if next == nil {
 			break
 		}
@@ -174,24 +176,8 @@ func (t *Table) Over(p string) (*Mount, bool) {
 	return over, over != nil
 }
 
-// entered returns the first mount on the way to a path that is mounted on a given one: that
-// with the shortest mount point, since it hides others.
-func (t *Table) entered(on int, p string) *Mount {
-	var first *Mount
-	for _, m := range t.on[on] {
-		if !Within(m.Point, p) {
-			continue
-		}
-		if first == nil || len(m.Point) <= len(first.Point) {
-			first = m
-		}
-	}
-	return first
-}
-
-// OfDevice returns every mount of the file system with this device number, hidden
-// ones too. File systems of several devices are not found by any of these: see
-// Mount.
+// OfDevice returns every mount of the file system with this device number, hidden ones too. File
+// systems of several devices are not found by any of these: see Mount.
 func (t *Table) OfDevice(major, minor uint32) []*Mount {
 	return t.where(func(m *Mount) bool { return m.Major == major && m.Minor == minor })
 }
@@ -260,31 +246,78 @@ func Within(folder, p string) bool {
 // FUSE file systems, whose servers may not answer; autofs, which mounts on access; the
 // kernel's own (proc, sysfs, cgroup, devtmpfs); overlays, whose bytes belong to other file
 // systems; those shared by nodes (gfs2, ocfs2); and read-only ones.
-var local = map[string]bool{
-	"bcachefs": true,
-	"btrfs":    true,
-	"exfat":    true,
-	"ext2":     true,
-	"ext3":     true,
-	"ext4":     true,
-	"f2fs":     true,
-	"hfsplus":  true,
-	"jfs":      true,
-	"nilfs2":   true,
-	"ntfs3":    true,
-	"ramfs":    true,
-	"reiserfs": true,
-	"tmpfs":    true,
-	"vfat":     true,
-	"xfs":      true,
-	"zfs":      true,
-	// FUSE on a local device (ntfs-3g). Its server may hang as any other.
-	"fuseblk": true,
+var local = []string{
+	"bcachefs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfsplus", "jfs", "nilfs2", "ntfs3", "ramfs", "reiserfs",
+	"tmpfs", "vfat", "xfs", "zfs",
+	"fuseblk", // FUSE on a local device (ntfs-3g). Its server may hang as any other.
 }
 
 // Supported reports whether a file system of this type (Mount.FSType) can be a volume. Check
 // this before any access to the file system: one that is not supported may never answer.
 func Supported(fsType string) bool {
 	kind, _, _ := strings.Cut(fsType, ".") // type.subtype
-	return local[kind]
+	return slices.Contains(local, kind)
+}
+
+// Fstab returns the mount points of an fstab file. A missing file has none. Invalid lines are
+// skipped, as by mount(8): one bad line must not hide the others.
+func Fstab(file string) ([]string, error) {
+	lines, err := fields(file)
+	if err != nil {
+		return nil, fmt.Errorf("read fstab: %w", err)
+	}
+	var points []string
+	for _, f := range lines {
+		if strings.HasPrefix(f[0], "#") || len(f) < 3 {
+			continue
+		}
+		if point := unescape(f[1]); path.IsAbs(point) { // swap has "none"
+			points = append(points, path.Clean(point))
+		}
+	}
+	return points, nil
+}
+
+// Swaps returns the devices and files that are swap space in use, from a file such as
+// /proc/swaps. A kernel without swap has no such file.
+func Swaps(file string) ([]string, error) {
+	lines, err := fields(file)
+	if err != nil {
+		return nil, fmt.Errorf("read swaps: %w", err)
+	}
+	var paths []string
+	for _, f := range lines {
+		if len(f) >= 2 && f[0] != "Filename" {
+			paths = append(paths, unescape(f[0]))
+		}
+	}
+	return paths, nil
+}
+
+// fields returns the words of each line that has any; nothing for a missing file.
+func fields(file string) ([][]string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var lines [][]string
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) > 0 {
+			lines = append(lines, words)
+		}
+	}
+	return lines, nil
+}
+
+var escaped = regexp.MustCompile(`\\[0-3][0-7]{2}`)
+
+// unescape replaces \ooo by the byte, and leaves invalid escapes unchanged.
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	return escaped.ReplaceAllStringFunc(s, func(octal string) string {
+		value, _ := strconv.ParseUint(octal[1:], 8, 8) // by its form no error
+		return string([]byte{byte(value)})
+	})
 }

@@ -47,7 +47,7 @@ func resolveConflicts(facts []disk.Fact, known []disk.Known) map[disk.Key]disk.F
 	return resolved
 }
 
-// slot is what is known of a slot.
+// slot is what is known about a slot.
 type slot struct {
 	// volume is the name of the slot's volume; empty if there is none.
 	volume string
@@ -111,7 +111,7 @@ func publishedElsewhere(f disk.Fact, known []disk.Known) *disk.Problem {
 		switch {
 		case k.Volume == "" || k.Key == f.Key || k.Identity == "" || f.Identity == "":
 		case k.Identity == f.Identity:
-			return disk.Problemf(disk.SameBytes, "%s is the disk of volume %s, which was published at %s: have the disk there again, or delete the volume", f.HostPath, k.Volume, k.HostPath)
+			return disk.Problemf(disk.SameBytes, "%s is the disk of volume %s, which was published at %s: attach or mount the disk there again, or delete the volume", f.HostPath, k.Volume, k.HostPath)
 		case k.Identity.PartOf(f.Identity) || f.Identity.PartOf(k.Identity):
 			return disk.Problemf(disk.InUse, "%s shares bytes with the disk of volume %s, which was published at %s", f.HostPath, k.Volume, k.HostPath)
 		}

@@ -6,6 +6,7 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"strings"
 
@@ -89,10 +90,9 @@ func (e *entry) special() *disk.Fact {
 	return e.reject(disk.SpecialFile, "%s is neither a mount point nor a block device nor a link to one: move it out of the discovery directory", e.fact.HostPath)
 }
 
-// link follows a symlink, which may lead to a block device below /dev and nowhere
-// else.
+// link follows a symlink, which may lead to a block device below /dev and nowhere else.
 func (e *entry) link() *disk.Fact {
-	target, err := readlink(e.at)
+	target, err := os.Readlink(e.at)
 	if err != nil {
 		return e.fail(err)
 	}

@@ -198,7 +198,7 @@ func TestSamePlace(t *testing.T) {
 			},
 		},
 	}
-	for _, s := range tests { // each goes on from where the one before it ended
+	for _, s := range tests { // each continues where the previous one ended
 		s.make()
 		ask := disk.Scan{Folders: []disk.Folder{a, b}}
 		for _, key := range s.known {

@@ -4,10 +4,10 @@
 package probe
 
 import (
-	"errors"
 	"math"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -65,7 +65,12 @@ func (e *entry) fileSystem(m *mounts.Mount, identify func() (disk.Identity, erro
 		e.reject(disk.ReadOnly, "%s is mounted read-only", e.fact.HostPath)
 	}
 	var size unix.Statfs_t
-	id, err := e.identityOf(e.at, identify, func() error { return e.sizeOf(&size) })
+	id, err := e.identityOf(e.at, identify, func() error {
+		if err := uninterrupted(func() error { return e.statfs(e.at, &size) }); err != nil {
+			return &os.PathError{Op: "statfs", Path: e.at, Err: err}
+		}
+		return nil
+	})
 	if err != nil {
 		return e.fail(err)
 	}
@@ -77,17 +82,6 @@ func (e *entry) fileSystem(m *mounts.Mount, identify func() (disk.Identity, erro
 		e.reject(disk.NoCapacity, "the file system at %s has no bytes", e.fact.HostPath)
 	}
 	return &e.fact
-}
-
-func (e *entry) sizeOf(size *unix.Statfs_t) error {
-	err := error(unix.EINTR)
-	for errors.Is(err, unix.EINTR) {
-		err = e.statfs(e.at, size)
-	}
-	if err != nil {
-		return &os.PathError{Op: "statfs", Path: e.at, Err: err}
-	}
-	return nil
 }
 
 // total is the size of a file system in bytes; 0 if it is out of range.
@@ -131,4 +125,60 @@ func (e *entry) uniqueID(m *mounts.Mount) (uint64, bool) {
 		return 0, false
 	}
 	return st.Mnt_id, true
+}
+
+// directory examines a plain directory. Most of them are mount points of disks that are not
+// mounted yet: a volume published too early would be written to the disk below.
+func (e *entry) directory(st *unix.Statx_t) *disk.Fact {
+	e.fact.Kind = disk.Directory
+	m := e.folder.mount
+	host := e.fact.HostPath
+	if e.discovers(m.Place(e.at)) {
+		return &e.fact
+	}
+	if above := e.hostMount(); above != nil {
+		if !mounts.Supported(above.FSType) {
+			return e.unsupported(above.FSType)
+		}
+		return e.reject(disk.MountMissing, "%s is mounted on the host, and the provisioner's container does not see it: its mount of the discovery directory needs mountPropagation HostToContainer", host)
+	}
+	switch asked, err := matches(e.folder.Directories, e.fact.Name); {
+	case err != nil:
+		return e.fail(err)
+	case e.wasMount:
+		return e.reject(disk.MountMissing, "a file system was published at %s, and is not mounted now", host)
+	case slices.ContainsFunc(e.hostPaths(), func(p string) bool { return slices.Contains(e.view.fstab, p) }):
+		return e.reject(disk.MountMissing, "fstab has a file system for %s, and it is not mounted", host)
+	case e.folder.Mode == disk.Block:
+		return e.reject(disk.WrongVolumeMode, "%s is a directory, and volumes of class %s are block devices", host, e.fact.Class)
+	case !asked:
+		return e.reject(disk.NotMountPoint, "%s is a directory on which nothing is mounted: mount a disk on it, or have directoryPattern of class %s match it", host, e.fact.Class)
+	case st.Mnt_id != e.folder.mountID:
+		return e.reject(disk.Unreadable, "%s was mounted while it was examined", host)
+	case !mounts.Supported(m.FSType):
+		return e.unsupported(m.FSType)
+	}
+	return e.fileSystem(m, func() (disk.Identity, error) { return e.identifier().OfDirectory(e.at) })
+}
+
+// hostMount returns what the host has mounted at an entry where the provisioner sees no mount.
+func (e *entry) hostMount() *mounts.Mount {
+	if e.view.host == e.view.self {
+		return nil
+	}
+	for _, p := range e.hostPaths() {
+		if m, ok := e.view.host.At(p); ok {
+			return m
+		}
+	}
+	return nil
+}
+
+// hostPaths are the entry's paths on the host, HostPath and what its symlinks lead to.
+func (e *entry) hostPaths() []string {
+	paths := e.view.onTheHost([]*listing{e.folder})
+	for i, folder := range paths {
+		paths[i] = path.Join(folder, e.fact.Name)
+	}
+	return paths
 }

@@ -5,11 +5,17 @@ package probe
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
 	"path"
-	"sync"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
+	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -17,7 +23,7 @@ import (
 // classes. A class has at most one folder. A slot without an entry, or with a dangling link,
 // has no fact; neither has lost+found. Known slots of a class without a folder are
 // skipped. If ctx ends, or the mount tables cannot be read, every class is in Trouble, and
-// nothing is known of any slot.
+// nothing is known about any slot.
 //
 // A scan takes as long as the slowest entry, and at most the timeout for the folders plus one
 // timeout for each 8 entries that do not answer.
@@ -33,7 +39,7 @@ func (p *Prober) Scan(ctx context.Context, s disk.Scan) disk.Scanned {
 		return nothing(s, err)
 	}
 	listings, trouble := p.listAll(ctx, v, s.Folders)
-	facts := p.examineAll(ctx, p.entriesOf(v, listings, s.Known))
+	examined := each(p.parallel, p.entriesOf(v, listings, s.Known), func(e *entry) *disk.Fact { return p.examine(ctx, e) })
 	if ctx.Err() != nil {
 		return nothing(s, ctx.Err())
 	}
@@ -42,8 +48,11 @@ func (p *Prober) Scan(ctx context.Context, s disk.Scan) disk.Scanned {
 		return nothing(s, err) // any of the disks may be in use
 	}
 	slots := slotsOf(s.Known)
-	for i, f := range facts {
-		facts[i] = checkUsers(survey, f, slots[f.Key].volume)
+	var facts []disk.Fact
+	for _, f := range examined {
+		if f != nil {
+			facts = append(facts, checkUsers(survey, *f, slots[f.Key].volume))
+		}
 	}
 	return disk.Scanned{Facts: resolveConflicts(facts, s.Known), Trouble: trouble}
 }
@@ -59,29 +68,22 @@ func nothing(s disk.Scan, err error) disk.Scanned {
 
 // listAll reads the folders. Those that could not be read are in trouble.
 func (p *Prober) listAll(ctx context.Context, v *view, folders []disk.Folder) ([]*listing, map[string]*disk.Problem) {
-	var mu sync.Mutex
+	all := each(p.parallel, folders, func(f disk.Folder) *listing {
+		l, problem := callWithin(ctx, &p.workers, "folder "+f.Path, p.currentTimeout(), func() *listing { return v.list(f) })
+		if problem != nil {
+			return &listing{problem: problem}
+		}
+		return l
+	})
 	var listings []*listing
 	trouble := make(map[string]*disk.Problem)
-	p.each(len(folders), func(i int) {
-		type answer struct {
-			l       *listing
-			problem *disk.Problem
+	for i, l := range all {
+		if l.problem != nil {
+			trouble[folders[i].Class] = l.problem
+		} else {
+			listings = append(listings, l)
 		}
-		a, problem := callWithin(ctx, &p.workers, "folder "+folders[i].Path, p.currentTimeout(), func() answer {
-			l, problem := v.list(folders[i])
-			return answer{l, problem}
-		})
-		if problem == nil {
-			problem = a.problem
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if problem != nil {
-			trouble[folders[i].Class] = problem
-			return
-		}
-		listings = append(listings, a.l)
-	})
+	}
 	return listings, trouble
 }
 
@@ -109,11 +111,7 @@ func (p *Prober) entriesOf(v *view, listings []*listing, known []disk.Known) []*
 			e.wasMount = e.wasMount || k.Kind == disk.Mount
 		}
 	}
-	all := make([]*entry, 0, len(entries))
-	for _, e := range entries {
-		all = append(all, e)
-	}
-	return all
+	return slices.Collect(maps.Values(entries))
 }
 
 func (p *Prober) entry(v *view, l *listing, name string) *entry {
@@ -128,21 +126,6 @@ func (p *Prober) entry(v *view, l *listing, name string) *entry {
 	}
 }
 
-// examineAll examines all entries and returns their facts.
-func (p *Prober) examineAll(ctx context.Context, entries []*entry) []disk.Fact {
-	var mu sync.Mutex
-	var facts []disk.Fact
-	p.each(len(entries), func(i int) {
-		f := p.examine(ctx, entries[i])
-		mu.Lock()
-		defer mu.Unlock()
-		if f != nil {
-			facts = append(facts, *f)
-		}
-	})
-	return facts
-}
-
 // examine examines an entry within the timeout.
 func (p *Prober) examine(ctx context.Context, e *entry) *disk.Fact {
 	// A copy, since the examination may still write to the fact after the timeout.
@@ -155,12 +138,97 @@ func (p *Prober) examine(ctx context.Context, e *entry) *disk.Fact {
 	return f
 }
 
-// each calls do for 0 to n-1, a few at a time, and waits for all.
-func (p *Prober) each(n int, do func(int)) {
+// each calls do for all arguments, so many at a time, and returns the results in order.
+func each[T, R any](parallel int, all []T, do func(T) R) []R {
+	results := make([]R, len(all))
 	var group errgroup.Group
-	group.SetLimit(p.parallel)
-	for i := range n {
-		group.Go(func() error { do(i); return nil })
+	group.SetLimit(parallel)
+	for i := range all {
+		group.Go(func() error { results[i] = do(all[i]); return nil })
 	}
 	_ = group.Wait()
+	return results
+}
+
+// listing is a discovery directory that has been read.
+type listing struct {
+	disk.Folder
+	// at is Path without symlinks.
+	at string
+	// mount is the directory's mount, mountID the kernel's ID of it.
+	mount   *mounts.Mount
+	mountID uint64
+	// names are the entries that match the class's patterns.
+	names []string
+	// problem is why it was not read.
+	problem *disk.Problem
+}
+
+// place is where on its file system the directory is.
+func (l *listing) place() string { return l.mount.Place(l.at) }
+
+func (v *view) list(f disk.Folder) *listing {
+	if !path.IsAbs(f.Path) || !path.IsAbs(f.HostPath) {
+		return &listing{problem: disk.Problemf(disk.Unreadable, "the discovery directory %s is not an absolute path", f.HostPath)}
+	}
+	at, st, err := v.walk("/", f.Path)
+	if err != nil {
+		return troubleOf(f, err)
+	}
+	m, ok := v.self.Over(at)
+	if !ok {
+		return &listing{problem: disk.Problemf(disk.Unreadable, "the discovery directory %s is on no known mount", f.HostPath)}
+	}
+	names, err := entries(at)
+	if err != nil {
+		return troubleOf(f, err)
+	}
+	l := &listing{Folder: f, at: at, mount: m, mountID: st.Mnt_id}
+	for _, name := range names {
+		wanted, err := matches(f.Names, name)
+		if err != nil {
+			return troubleOf(f, err)
+		}
+		if wanted || len(f.Names) == 0 {
+			l.names = append(l.names, name)
+		}
+	}
+	return l
+}
+
+func troubleOf(f disk.Folder, err error) *listing {
+	if gone(err) {
+		return &listing{problem: disk.Problemf(disk.Unreadable, "the discovery directory %s does not exist, or cannot be seen from the provisioner's container: create it", f.HostPath)}
+	}
+	return &listing{problem: disk.Problemf(disk.Unreadable, "the discovery directory %s cannot be read: %v", f.HostPath, err)}
+}
+
+// entries returns the names in a directory. It does not update the directory's access time if
+// that is permitted.
+func entries(at string) ([]string, error) {
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	fd, err := unix.Open(at, flags|unix.O_NOATIME, 0)
+	if errors.Is(err, unix.EPERM) { // the directory is another user's
+		fd, err = unix.Open(at, flags, 0)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: at, Err: err}
+	}
+	folder := os.NewFile(uintptr(fd), at)
+	defer folder.Close()
+	return folder.Readdirnames(-1)
+}
+
+// matches reports whether one of the patterns matches.
+func matches(patterns []string, name string) (bool, error) {
+	for _, pattern := range patterns {
+		ok, err := path.Match(pattern, name)
+		if err != nil {
+			return false, fmt.Errorf("pattern %q: %w", pattern, err)
+		}
+		if ok {
+			return true, nil
+		}
+	}
+	return false, nil
 }

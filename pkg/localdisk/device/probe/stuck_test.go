@@ -180,7 +180,7 @@ func TestHungFUSEServer(t *testing.T) {
 			threads = runtime.NumGoroutine()
 		}
 	}
-	if n := runtime.NumGoroutine(); n > threads+scans/2 { // those that have just answered may be on their way out
+	if n := runtime.NumGoroutine(); n > threads+scans/2 { // those that have just answered may be about to end
 		t.Errorf("%d goroutines after the first scan, %d after the last", threads, n)
 	}
 	hangUp()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"strings"
 
@@ -19,7 +20,7 @@ import (
 type view struct {
 	self, host *mounts.Table
 	// fstab has the mount points of the host's fstab.
-	fstab map[string]bool
+	fstab []string
 }
 
 func (p *Prober) view() (*view, error) {
@@ -33,18 +34,8 @@ func (p *Prober) view() (*view, error) {
 			return nil, err
 		}
 	}
-	v := &view{self: self, host: host, fstab: make(map[string]bool)}
-	if p.cfg.Fstab == "" {
-		return v, nil
-	}
-	points, err := mounts.Fstab(p.cfg.Fstab)
-	if err != nil {
-		return nil, err
-	}
-	for _, point := range points {
-		v.fstab[point] = true
-	}
-	return v, nil
+	fstab, err := mounts.Fstab(p.cfg.Fstab) // none if that is empty
+	return &view{self: self, host: host, fstab: fstab}, err
 }
 
 // onHost reports whether the host has this mount too, by what is mounted.
@@ -92,7 +83,7 @@ func (v *view) walk(from, to string) (string, *unix.Statx_t, error) {
 			at = next
 			continue
 		}
-		target, err := readlink(next)
+		target, err := os.Readlink(next)
 		if err != nil {
 			return next, nil, err
 		}
@@ -128,25 +119,20 @@ const kindAndMount = unix.STATX_TYPE | unix.STATX_MNT_ID
 
 func statx(p string, mask int) (*unix.Statx_t, error) {
 	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
-	for {
-		var st unix.Statx_t
-		err := unix.Statx(unix.AT_FDCWD, p, flags, mask, &st)
-		if err == nil {
-			return &st, nil
-		}
-		if !errors.Is(err, unix.EINTR) {
-			return nil, &fs.PathError{Op: "statx", Path: p, Err: err}
-		}
+	var st unix.Statx_t
+	if err := uninterrupted(func() error { return unix.Statx(unix.AT_FDCWD, p, flags, mask, &st) }); err != nil {
+		return nil, &fs.PathError{Op: "statx", Path: p, Err: err}
 	}
+	return &st, nil
 }
 
-func readlink(p string) (string, error) {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlink(p, buf)
-	if err != nil {
-		return "", &fs.PathError{Op: "readlink", Path: p, Err: err}
+// uninterrupted repeats a call while signals interrupt it.
+func uninterrupted(call func() error) error {
+	err := call()
+	for errors.Is(err, unix.EINTR) {
+		err = call()
 	}
-	return string(buf[:n]), nil
+	return err
 }
 
 // gone reports whether an error means that nothing is there.

@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sync/errgroup"
 
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 	"stowage.dev/stowage/pkg/localdisk/disk"
@@ -22,8 +23,7 @@ import (
 // (fs.inotify.max_user_instances) or watches. Then only a scan finds changes in it, except
 // mounts. Watch tries such folders again at every change.
 func (p *Prober) Watch(ctx context.Context, folders []disk.Folder, changed func()) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
 	pending := make(chan struct{}, 1)
 	notify := func() {
 		select {
@@ -31,29 +31,20 @@ func (p *Prober) Watch(ctx context.Context, folders []disk.Folder, changed func(
 		default: // a call is pending already
 		}
 	}
-	ended := make(chan error, 3)
-	running := 0
-	start := func(watch func() error) {
-		running++
-		go func() { ended <- watch() }()
-	}
 	inotify, err := p.newWatcher()
 	if err == nil {
 		defer func() { _ = inotify.Close() }()
 		p.watchFolders(ctx, inotify, folders)
-		start(func() error { return forward(ctx, inotify, notify) })
+		group.Go(func() error { return forward(ctx, inotify, notify) })
 	}
-	start(func() error { return mounts.Watch(ctx, mounts.Self, notify) })
+	group.Go(func() error { return mounts.Watch(ctx, mounts.Self, notify) })
 	if p.cfg.HostMountinfo != mounts.Self {
-		start(func() error { return mounts.Watch(ctx, p.cfg.HostMountinfo, notify) })
+		group.Go(func() error { return mounts.Watch(ctx, p.cfg.HostMountinfo, notify) })
 	}
-	var failed error
-	for running > 0 {
+	for {
 		select {
-		case err := <-ended:
-			running--
-			failed = errors.Join(failed, err)
-			cancel()
+		case <-ctx.Done():
+			return group.Wait()
 		case <-pending:
 			if ctx.Err() == nil {
 				p.watchFolders(ctx, inotify, folders)
@@ -61,7 +52,6 @@ func (p *Prober) Watch(ctx context.Context, folders []disk.Folder, changed func(
 			}
 		}
 	}
-	return failed
 }
 
 // forward calls notify for each created, removed or renamed entry, until ctx ends.

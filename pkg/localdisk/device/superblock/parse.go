@@ -29,28 +29,20 @@ const Size = 72 << 10
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Parse returns the file system in the first bytes of a device, which are Size or as many as
-// the device has. Without a valid superblock the result is blank; Read checks for other
-// signatures.
+// Parse returns the file system in the first bytes of a device, which are Size or as many as the
+// device has. Without a valid superblock the result is blank; Read checks for other signatures.
 func Parse(image []byte) disk.Superblock {
-	var found []disk.Format
+	var found disk.Format
+	var names []string
 	for _, parse := range []func([]byte) (disk.Format, bool){ext, xfs, btrfs} {
 		if filesystem, ok := parse(image); ok {
-			found = append(found, filesystem)
+			found, names = filesystem, append(names, filesystem.String())
 		}
 	}
-	switch len(found) {
-	case 0:
-		return disk.Superblock{}
-	case 1:
-		return disk.Superblock{Format: found[0]}
-	default:
-		names := make([]string, len(found))
-		for i := range found {
-			names[i] = found[i].String()
-		}
+	if len(names) > 1 {
 		return disk.Superblock{Other: "several file systems (" + strings.Join(names, ", ") + ")"}
 	}
+	return disk.Superblock{Format: found}
 }
 
 // at returns n bytes of an image; nil if it has fewer.
@@ -125,8 +117,7 @@ func xfs(image []byte) (disk.Format, bool) {
 	return disk.Format{Type: "xfs", UUID: uuid(s[32:])}, true
 }
 
-// sensible reports whether the sizes in a superblock of XFS agree (xfs_verify_sb of
-// libblkid).
+// sensible reports whether the sizes in a superblock of XFS agree (xfs_verify_sb of libblkid).
 func sensible(s []byte) bool {
 	block, blocks := uint64(binary.BigEndian.Uint32(s[4:])), binary.BigEndian.Uint64(s[8:])
 	extent := uint64(binary.BigEndian.Uint32(s[80:])) * block
@@ -178,13 +169,6 @@ func Read(ctx context.Context, path string, verify func(device *os.File) error) 
 	if !found.Blank() {
 		return found, nil
 	}
-	content, what, err := wipe.Inspect(ctx, path, disk.Filesystem)
-	switch {
-	case err != nil:
-		return disk.Superblock{}, err
-	case content != disk.ContentNone:
-		return disk.Superblock{Other: what}, nil
-	default:
-		return disk.Superblock{}, nil
-	}
+	_, what, err := wipe.Inspect(ctx, path, disk.Filesystem)
+	return disk.Superblock{Other: what}, err
 }

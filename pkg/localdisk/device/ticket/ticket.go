@@ -63,27 +63,18 @@ func (f Folder) Withdraw(identity disk.Identity) error {
 		return err
 	}
 	for _, name := range names {
-		if err := withdraw(filepath.Join(string(f), name)); err != nil {
+		path := filepath.Join(string(f), name)
+		held, err := hold(path, unix.O_CLOEXEC)
+		if err == nil {
+			err = os.Remove(path)
+			_ = held.Close()
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	if len(names) > 0 {
 		_ = os.Remove(string(f)) // unless others are in it
-	}
-	return nil
-}
-
-func withdraw(path string) error {
-	held, err := hold(path, unix.O_CLOEXEC)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = held.Close() }()
-	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("withdraw a ticket: %w", err)
 	}
 	return nil
 }

@@ -92,8 +92,8 @@ func TestTicketWithdrawnBeforeItIsLocked(t *testing.T) {
 
 // TestProgramsHoldTheTicket: the lock lasts until the last program has ended that a Job
 // has started, although the Job itself is gone.
+// Not parallel: until the program is executed, its process holds the locks of other tests too.
 func TestProgramsHoldTheTicket(t *testing.T) {
-	t.Parallel()
 	f := newFolder(t)
 	if err := f.Issue(one, "a1"); err != nil {
 		t.Fatal(err)

@@ -26,13 +26,10 @@ func (n number) place() string { return "dev:" + n.String() }
 
 func parseNumber(s string) (number, error) {
 	first, second, _ := strings.Cut(s, ":")
-	major, err := strconv.ParseUint(first, 10, 32)
-	if err != nil {
-		return number{}, fmt.Errorf("parse the major of device number %q: %w", s, err)
-	}
-	minor, err := strconv.ParseUint(second, 10, 32)
-	if err != nil {
-		return number{}, fmt.Errorf("parse the minor of device number %q: %w", s, err)
+	major, err1 := strconv.ParseUint(first, 10, 32)
+	minor, err2 := strconv.ParseUint(second, 10, 32)
+	if err := errors.Join(err1, err2); err != nil {
+		return number{}, fmt.Errorf("parse device number %q: %w", s, err)
 	}
 	return number{uint32(major), uint32(minor)}, nil
 }
@@ -43,9 +40,8 @@ type device struct {
 	// name is the kernel's ("sdb1", "dm-0"), which is that of its node in /dev but
 	// for slashes, which sysfs writes as "!".
 	name string
-	// under are the devices whose bytes it is made of: the disk of a partition, the
-	// slaves of a holder, the device that a loop device is attached to. over is the
-	// same seen from there.
+	// under are the devices whose bytes it is made of: the disk of a partition, the slaves of a
+	// holder, the device that a loop device is attached to. over is the same seen from there.
 	under, over []*device
 	// holders are those of over that hold the device by device mapper, md or bcache.
 	holders []*device
@@ -112,24 +108,21 @@ func readDevices(sys string) (*devices, error) {
 // readDevice returns nil for what is not a device that can be opened: one that has
 // disappeared, or a path of a multipath device, which is hidden.
 func readDevice(folder, name string) (*device, error) {
-	text, ok, err := attribute(filepath.Join(folder, name, "dev"))
-	if err != nil || !ok {
-		return nil, err
+	var texts [4]string
+	for i, file := range []string{"dev", "partition", "dm/name", "loop/backing_file"} {
+		text, err := os.ReadFile(filepath.Join(folder, name, file))
+		switch {
+		case gone(err) && i == 0:
+			return nil, nil
+		case gone(err):
+		case err != nil:
+			return nil, err
+		default:
+			texts[i] = strings.TrimSuffix(string(text), "\n")
+		}
 	}
-	d := &device{name: name}
-	if d.number, err = parseNumber(text); err != nil {
-		return nil, err
-	}
-	_, partition, err := attribute(filepath.Join(folder, name, "partition"))
-	if err != nil {
-		return nil, err
-	}
-	d.whole = !partition
-	if d.mapped, _, err = attribute(filepath.Join(folder, name, "dm/name")); err != nil {
-		return nil, err
-	}
-	d.backing, _, err = attribute(filepath.Join(folder, name, "loop/backing_file"))
-	return d, err
+	n, err := parseNumber(texts[0])
+	return &device{name: name, number: n, whole: texts[1] == "", mapped: texts[2], backing: texts[3]}, err
 }
 
 // connect links a device to those below it: slaves, and a partition's disk.
@@ -209,31 +202,12 @@ func list(folder string) ([]string, error) {
 		return nil, err
 	}
 	defer f.Close()
-	names, err := f.Readdirnames(-1)
+	names, err := f.Readdirnames(-1) // not nil, even if empty
 	if gone(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	if names == nil {
-		names = []string{}
-	}
 	slices.Sort(names)
-	return names, nil
-}
-
-// attribute returns a file's text without the newline at its end, and whether there
-// is such a file.
-func attribute(file string) (text string, ok bool, err error) {
-	b, err := os.ReadFile(file)
-	if gone(err) {
-		return "", false, nil
-	}
-	if err != nil {
-		return "", false, err
-	}
-	return strings.TrimSuffix(string(b), "\n"), true, nil
+	return names, err
 }
 
 // gone reports whether an error means that something does not exist or no longer exists.
@@ -245,8 +219,7 @@ func gone(err error) bool {
 // the device itself not included.
 func (d *device) below() []*device { return reach(d, func(d *device) []*device { return d.under }) }
 
-// above returns what is made of a device's bytes, however far up, the device itself
-// not included.
+// above returns what is made of a device's bytes, however far up, the device itself not included.
 func (d *device) above() []*device { return reach(d, func(d *device) []*device { return d.over }) }
 
 // overlap returns the devices that have bytes in common with d, d first.
@@ -279,8 +252,7 @@ func (d *device) neighbours() []*device {
 	return found
 }
 
-// reach follows next from d until nothing new is found. Damaged trees may have
-// circles.
+// reach follows next from d until nothing new is found. Damaged trees may have circles.
 func reach(d *device, next func(*device) []*device) []*device {
 	var found []*device
 	seen := map[*device]bool{d: true}

@@ -16,13 +16,14 @@
 package usage
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
+	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
 // Config locates the node's files. All fields are required except KubeletPath.
@@ -63,9 +64,8 @@ func New(c Config) (*Finder, error) {
 type Survey struct {
 	table   *mounts.Table
 	devices *devices
-	swaps   []swap
-	loops   []loop
-	layers  []layer
+	// pathUses are swap space, attached loop devices and the layers of mounted overlays.
+	pathUses []use
 	// mounted has the mounts that hold a device, its bind-mounted nodes included.
 	mounted map[*device][]*mounts.Mount
 	// folders are the discovery directories on the host, kubelet its folder there.
@@ -85,23 +85,6 @@ type spot struct {
 	mayHang bool
 }
 
-// swap is swap space, loop an attached loop device, layer a folder of a mounted overlay, with
-// their locations.
-type (
-	layer struct {
-		point string
-		at    spot
-	}
-	swap struct {
-		path string
-		at   spot
-	}
-	loop struct {
-		device *device
-		at     spot
-	}
-)
-
 // Survey reads sysfs and the list of swaps, and accesses no device and no mount. table has the
 // host's mounts; if it is nil, they are read. folders are the discovery directories, as paths
 // on the host without symlinks.
@@ -112,12 +95,9 @@ func (f *Finder) Survey(table *mounts.Table, folders []string) (*Survey, error) 
 			return nil, err
 		}
 	}
-	swaps, err := mounts.Swaps(f.config.Swaps)
-	if err != nil {
-		return nil, err
-	}
-	ds, err := readDevices(f.config.Sys)
-	if err != nil {
+	swaps, err1 := mounts.Swaps(f.config.Swaps)
+	ds, err2 := readDevices(f.config.Sys)
+	if err := cmp.Or(err1, err2); err != nil {
 		return nil, err
 	}
 	s := &Survey{
@@ -128,32 +108,27 @@ func (f *Finder) Survey(table *mounts.Table, folders []string) (*Survey, error) 
 		s.folders = append(s.folders, path.Clean(folder))
 	}
 	for _, p := range swaps {
-		s.swaps = append(s.swaps, swap{path: p, at: s.locate(p)})
+		s.pathUses = append(s.pathUses, use{User: disk.User{What: bySwap, Where: p}, at: s.locate(p)})
 	}
-	s.attachLoops()
+	for _, d := range ds.all {
+		if d.backing == "" {
+			continue
+		}
+		at := s.locate(d.backing)
+		s.pathUses = append(s.pathUses, use{User: disk.User{What: byLoop, Where: d.path()}, path: d.backing, at: at, loop: d})
+		if at.device != nil {
+			at.device.addOver(d)
+		}
+	}
 	for _, m := range table.All() {
 		for _, folder := range layersOf(m) {
-			s.layers = append(s.layers, layer{point: m.Point, at: s.locate(folder)})
+			s.pathUses = append(s.pathUses, use{User: disk.User{What: byMount, Where: m.Point}, path: m.Point, at: s.locate(folder)})
 		}
 		for _, d := range s.holds(m) {
 			s.mounted[d] = append(s.mounted[d], m)
 		}
 	}
 	return s, nil
-}
-
-// attachLoops puts each loop device over the device that it is attached to.
-func (s *Survey) attachLoops() {
-	for _, d := range s.devices.all {
-		if d.backing == "" {
-			continue
-		}
-		at := s.locate(d.backing)
-		s.loops = append(s.loops, loop{device: d, at: at})
-		if at.device != nil {
-			at.device.addOver(d)
-		}
-	}
 }
 
 // layersOf returns the folders of an overlay, such as a container's root, as far as it reports
@@ -174,8 +149,6 @@ func layersOf(m *mounts.Mount) []string {
 	}
 	return folders
 }
-
-var errNoPlace = errors.New("the fact has no place")
 
 // target is the bytes of a fact: a device's, or those of a folder of a file system.
 type target struct {
@@ -258,3 +231,93 @@ func own(volume, p string) bool {
 		return containsPath(p, place+"/"+volume)
 	})
 }
+
+// locate finds where a path of the host leads, without accessing it. Paths from other mount
+// namespaces may lead elsewhere here.
+func (s *Survey) locate(p string) spot {
+	p = strings.TrimSuffix(p, " (deleted)")
+	if !path.IsAbs(p) {
+		return spot{}
+	}
+	p = path.Clean(p)
+	m, ok := s.table.Over(p)
+	if !ok {
+		return spot{device: s.node(strings.TrimPrefix(p, "/dev"))}
+	}
+	inner := m.Inside(p)
+	at := spot{fs: numberOf(m), file: inner, known: true}
+	switch {
+	case m.FSType == "devtmpfs":
+		at.device = s.node(inner)
+	case strings.HasPrefix(p, "/dev/"):
+		at.device = s.node(strings.TrimPrefix(p, "/dev")) // a container's
+	default:
+		at.mayHang = !mounts.Supported(m.FSType)
+	}
+	return at
+}
+
+// node returns the device whose node has this path within /dev, nil if there is none.
+func (s *Survey) node(p string) *device {
+	p = strings.TrimPrefix(p, "/")
+	if name, ok := strings.CutPrefix(p, "mapper/"); ok {
+		return s.devices.mapped[name]
+	}
+	return s.devices.byName[strings.ReplaceAll(p, "/", "!")]
+}
+
+// isNode reports whether a mount is of a device's node, which is how kubelet passes a raw
+// device to a pod.
+func isNode(m *mounts.Mount) bool { return m.FSType == "devtmpfs" && m.Root != "/" }
+
+// holds returns the devices that a mount keeps busy.
+func (s *Survey) holds(m *mounts.Mount) []*device {
+	if isNode(m) {
+		if d := s.node(m.Root); d != nil {
+			return []*device{d}
+		}
+		return nil
+	}
+	if d := s.devices.byNumber[numberOf(m)]; d != nil {
+		return []*device{d}
+	}
+	if m.Major != 0 {
+		return nil
+	}
+	// The source of a file system without a device number names one device, or all, separated
+	// by colons.
+	var found []*device
+	for source := range strings.SplitSeq(m.Source, ":") {
+		if !strings.HasPrefix(source, "/") {
+			continue
+		}
+		if d := s.locate(source).device; d != nil && !slices.Contains(found, d) {
+			found = append(found, d)
+		}
+	}
+	for _, members := range s.devices.pools {
+		if m.FSType == "btrfs" && slices.ContainsFunc(members, func(d *device) bool { return slices.Contains(found, d) }) {
+			return members
+		}
+	}
+	return found
+}
+
+func numberOf(m *mounts.Mount) number { return number{m.Major, m.Minor} }
+
+// parsePlace takes a Place apart. root is empty for a device.
+func parsePlace(place string) (n number, root string, err error) {
+	parts := strings.SplitN(place, ":", 4)
+	switch {
+	case len(parts) == 3 && parts[0] == "dev":
+	case len(parts) == 4 && parts[0] == "fs" && path.IsAbs(parts[3]):
+		root = path.Clean(parts[3])
+	default:
+		return number{}, "", fmt.Errorf("the place %q is neither dev:<major>:<minor> nor fs:<major>:<minor>:<root>", place)
+	}
+	n, err = parseNumber(parts[1] + ":" + parts[2])
+	return n, root, err
+}
+
+// containsPath reports whether part is a sequence of whole elements of a path.
+func containsPath(p, part string) bool { return strings.Contains(p+"/", "/"+part+"/") }

@@ -276,7 +276,7 @@ func TestReaches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := s.reaches(target, s.loops[0], test.device, test.file); got != test.want {
+			if got := s.reaches(target, s.pathUses[0], test.device, test.file); got != test.want {
 				t.Errorf("%v, want %v", got, test.want)
 			}
 		})

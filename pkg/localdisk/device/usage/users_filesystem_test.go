@@ -81,7 +81,7 @@ func TestUsersOfAFilesystem(t *testing.T) {
 				b.t.Fatal(err)
 			}
 			m, _ := s.table.At(point)
-			fact.Place = "fs:" + numberOf(m).String() + ":/" // which is not what its files tell
+			fact.Place = "fs:" + numberOf(m).String() + ":/" // another number than that of its files
 			return fact, []string{"loop device " + lo}, nil
 		},
 		"a loop device over its device": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {

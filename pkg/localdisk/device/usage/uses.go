@@ -5,6 +5,8 @@ package usage
 
 import (
 	"cmp"
+	"fmt"
+	"path"
 	"slices"
 
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
@@ -27,10 +29,12 @@ type use struct {
 	path string
 	// node reports whether it is a mount of a device's node.
 	node bool
+	// at is where a use of Survey.pathUses leads to, loop the loop device if it is one.
+	at   spot
+	loop *device
 }
 
-// usesOfDevice returns what uses a device itself, and not a part of it or what it is
-// a part of.
+// usesOfDevice returns what uses a device itself, and not a part of it or what it is a part of.
 func (s *Survey) usesOfDevice(d *device) []use {
 	uses := s.otherUses(d)
 	for _, m := range s.mounted[d] {
@@ -45,14 +49,9 @@ func (s *Survey) otherUses(d *device) []use {
 	for _, h := range d.holders {
 		uses = append(uses, use{User: disk.User{What: byHolder, Where: h.path()}})
 	}
-	for _, l := range s.loops {
-		if l.at.device == d {
-			uses = append(uses, use{User: disk.User{What: byLoop, Where: l.device.path()}, path: l.device.backing})
-		}
-	}
-	for _, sw := range s.swaps {
-		if sw.at.device == d {
-			uses = append(uses, use{User: disk.User{What: bySwap, Where: sw.path}})
+	for _, u := range s.pathUses {
+		if u.at.device == d {
+			uses = append(uses, u)
 		}
 	}
 	return uses
@@ -85,7 +84,7 @@ func leadsTo(o *device, u use, chain []*device) bool {
 	case byHolder:
 		return slices.ContainsFunc(o.holders, func(h *device) bool { return slices.Contains(chain, h) })
 	case byLoop:
-		return slices.ContainsFunc(chain, func(d *device) bool { return d.path() == u.Where })
+		return slices.Contains(chain, u.loop)
 	default:
 		return false
 	}
@@ -112,22 +111,9 @@ func withoutEntry(own []string, uses []use) []use {
 // filesWithin returns what uses files of the target: loop devices, swap and overlays.
 func (s *Survey) filesWithin(t target) []use {
 	var uses []use
-	within := func(at spot) bool {
-		return at.device == nil && at.known && at.fs == t.fs && mounts.Within(t.root, at.file)
-	}
-	for _, l := range s.loops {
-		if within(l.at) {
-			uses = append(uses, use{User: disk.User{What: byLoop, Where: l.device.path()}, path: l.device.backing})
-		}
-	}
-	for _, sw := range s.swaps {
-		if within(sw.at) {
-			uses = append(uses, use{User: disk.User{What: bySwap, Where: sw.path}})
-		}
-	}
-	for _, l := range s.layers {
-		if within(l.at) {
-			uses = append(uses, use{User: disk.User{What: byMount, Where: l.point}, path: l.point})
+	for _, u := range s.pathUses {
+		if u.at.device == nil && u.at.known && u.at.fs == t.fs && mounts.Within(t.root, u.at.file) {
+			uses = append(uses, u)
 		}
 	}
 	return uses
@@ -151,7 +137,9 @@ func (s *Survey) systemOn(t target) []use {
 		at := s.locate(p)
 		switch {
 		case t.device != nil:
-			if slices.ContainsFunc(s.holds(m), func(d *device) bool { return shareDisk(d, t.device) }) {
+			bottom := t.device.disks()
+			onDisk := func(d *device) bool { return slices.Contains(bottom, d) }
+			if slices.ContainsFunc(s.holds(m), func(d *device) bool { return slices.ContainsFunc(d.disks(), onDisk) }) {
 				where = m.Point
 			}
 		case at.fs != t.fs:
@@ -167,10 +155,6 @@ func (s *Survey) systemOn(t target) []use {
 	return uses
 }
 
-func shareDisk(a, b *device) bool {
-	return slices.ContainsFunc(a.disks(), func(d *device) bool { return slices.Contains(b.disks(), d) })
-}
-
 // users returns the users of uses, each once, in order.
 func users(uses []use) []disk.User {
 	var found []disk.User
@@ -179,4 +163,73 @@ func users(uses []use) []disk.User {
 	}
 	slices.SortFunc(found, func(a, b disk.User) int { return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Where, b.Where)) })
 	return slices.Compact(found)
+}
+
+// BlockingUsers returns the uses on the node that prevent a fact's disk from being offered as a
+// volume. volume is the name of its volume, if there is one: kubelet's use of that does not
+// count.
+//
+// A device is claimed by what uses it, a part of it, or what it is a part of, and by what the
+// host uses of the rest of its disk. Uses of that rest by other volumes, which are mounts in
+// the discovery directories and in kubelet's folder, do not count. A file system is claimed by
+// other mounts of it outside of the discovery directories, by other uses of its device, by the
+// system's own folders if they are in it, and, if there is no volume, by what uses its files.
+func (s *Survey) BlockingUsers(fact disk.Fact, volume string) ([]disk.User, error) {
+	t, err := s.target(fact.Place)
+	if err != nil {
+		return nil, fmt.Errorf("find what of the node uses %s: %w", fact.HostPath, err)
+	}
+	uses := s.systemOn(t)
+	if t.device != nil {
+		uses = append(uses, withoutEntry([]string{path.Clean(fact.HostPath)}, s.usesOfOverlap(t.device))...)
+		uses = append(uses, s.usesBeside(t.device)...)
+	} else {
+		uses = append(uses, s.usesOfFiles(t, fact.HostPath, volume)...)
+	}
+	uses = slices.DeleteFunc(uses, func(u use) bool { return own(volume, u.path) })
+	return users(uses), nil
+}
+
+// usesBeside returns what the host uses of the rest of a device's disks.
+func (s *Survey) usesBeside(d *device) []use {
+	var uses []use
+	for _, o := range d.neighbours() {
+		for _, u := range s.usesOfDevice(o) {
+			switch {
+			case s.byVolume(u):
+			case u.What == byHolder && o.whole:
+				// Volume managers hold their own devices; the use at the end of the chain counts.
+			default:
+				uses = append(uses, u)
+			}
+		}
+	}
+	return uses
+}
+
+// byVolume reports whether a use is one of those that volumes have.
+func (s *Survey) byVolume(u use) bool {
+	if u.path == "" {
+		return false
+	}
+	return s.discovered(u.path) ||
+		slices.ContainsFunc(kubeletPlaces, func(place string) bool { return containsPath(u.path, place) }) ||
+		mounts.Within(path.Join(s.kubelet, "pods"), u.path) || mounts.Within(path.Join(s.kubelet, "plugins"), u.path)
+}
+
+// discovered reports whether a path is in a discovery directory, and is not one.
+func (s *Survey) discovered(p string) bool {
+	return slices.ContainsFunc(s.folders, func(f string) bool { return p != f && mounts.Within(f, p) })
+}
+
+// usesOfFiles returns what claims a folder of a file system.
+func (s *Survey) usesOfFiles(t target, hostPath, volume string) []use {
+	uses := slices.DeleteFunc(s.otherMounts(t, []string{path.Clean(hostPath)}), func(u use) bool { return s.discovered(u.path) })
+	for _, d := range s.devicesOf(t) {
+		uses = append(uses, s.otherUses(d)...)
+	}
+	if volume == "" {
+		uses = append(uses, s.filesWithin(t)...)
+	}
+	return uses
 }

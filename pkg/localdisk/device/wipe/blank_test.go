@@ -237,7 +237,7 @@ func TestProofIsVoid(t *testing.T) {
 
 func TestProofFails(t *testing.T) {
 	need(t, "losetup")
-	t.Run("a read error, and goes on there", func(t *testing.T) {
+	t.Run("a read error, and the proof continues there", func(t *testing.T) {
 		file := blank(t, 40*mib)
 		b := blankCheck(t, loop(t, file))
 		if err := os.Truncate(file, 21*mib); err != nil {

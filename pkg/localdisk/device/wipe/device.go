@@ -166,11 +166,6 @@ func (d *device) flush() error {
 	return nil
 }
 
-// rereadPartitions makes the kernel read the partition table again, so that no device remains
-// for a partition that was wiped. This fails on a partition, and on a device whose partitions
-// are open: the next reader finds no table.
-func (d *device) rereadPartitions() { _ = unix.IoctlSetInt(d.fd(), unix.BLKRRPART, 0) }
-
 // partition reports whether the device is part of another one.
 func (d *device) partition() (bool, error) {
 	var st unix.Stat_t
@@ -189,8 +184,4 @@ func (d *device) partition() (bool, error) {
 func (d *device) rangeIoctl(request uint, s stretch) error {
 	span := [2]uint64{uint64(s.from), uint64(s.to - s.from)}
 	return ioctl.Call(d.fd(), request, unsafe.Pointer(&span))
-}
-
-func unsupported(err error) bool {
-	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.ENOSYS)
 }

@@ -31,8 +31,7 @@ func (r *run) hdparm(ctx context.Context, d *device) error {
 }
 
 // securityErase erases the drive: it sets a password, which the erase command requires, and
-// erases, which removes the password. If an earlier run has set the password, it resumes
-// there.
+// erases, which removes the password. If an earlier run has set the password, it resumes there.
 func (r *run) securityErase(ctx context.Context, d *device) error {
 	tool, err := r.tool("hdparm")
 	if err != nil {
@@ -49,8 +48,16 @@ func (r *run) securityErase(ctx context.Context, d *device) error {
 	if err := drive.checkErasable(state); err != nil {
 		return err
 	}
-	if !state.enabled {
-		if err := drive.lock(ctx); err != nil {
+	if !state.enabled { // set the password, after it was recorded
+		if drive.password == "" {
+			random := make([]byte, passwordBytes)
+			_, _ = rand.Read(random) // never fails
+			drive.password = hex.EncodeToString(random)
+		}
+		if err := r.report(disk.Progress{Total: d.size, Step: securityStep + drive.password}); err != nil {
+			return err
+		}
+		if _, err := drive.call(ctx, "--user-master", "u", "--security-set-pass", drive.password); err != nil {
 			return err
 		}
 	}
@@ -80,17 +87,14 @@ type drive struct {
 // identify reads the drive's state.
 func (v *drive) identify(ctx context.Context) (security, error) {
 	part, err := v.device.partition()
+	if err == nil && part {
+		err = v.cannot("is a partition, and hdparm erases whole drives")
+	}
 	if err != nil {
 		return security{}, err
-	}
-	if part {
-		return security{}, v.cannot("is a partition, and hdparm erases whole drives")
 	}
 	out, err := v.call(ctx, "-I")
-	if err != nil {
-		return security{}, err
-	}
-	return parseSecurity(out), nil
+	return parseSecurity(out), err
 }
 
 // checkErasable returns why a drive cannot be erased, or nil.
@@ -107,20 +111,6 @@ func (v *drive) checkErasable(state security) error {
 	default:
 		return nil
 	}
-}
-
-// lock sets the drive's password, after it was recorded.
-func (v *drive) lock(ctx context.Context) error {
-	if v.password == "" {
-		random := make([]byte, passwordBytes)
-		_, _ = rand.Read(random) // never fails
-		v.password = hex.EncodeToString(random)
-	}
-	if err := v.run.report(disk.Progress{Total: v.device.size, Step: securityStep + v.password}); err != nil {
-		return err
-	}
-	_, err := v.call(ctx, "--user-master", "u", "--security-set-pass", v.password)
-	return err
 }
 
 // erase erases a drive that has the password. In mode Block the result must be zeros, which only
@@ -179,6 +169,10 @@ type security struct {
 // without one supports nothing.
 func parseSecurity(out []byte) security {
 	var s security
+	fields := map[string]*bool{
+		"supported": &s.supported, "enabled": &s.enabled, "locked": &s.locked, "frozen": &s.frozen,
+		"expired: security count": &s.expired, "supported: enhanced erase": &s.enhanced,
+	}
 	within := false
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	for lines.Scan() {
@@ -190,24 +184,9 @@ func parseSecurity(out []byte) security {
 		if !within {
 			continue
 		}
-		words := strings.Fields(line)
-		yes := true
-		if len(words) > 0 && words[0] == "not" {
-			yes, words = false, words[1:]
-		}
-		switch strings.Join(words, " ") {
-		case "supported":
-			s.supported = yes
-		case "enabled":
-			s.enabled = yes
-		case "locked":
-			s.locked = yes
-		case "frozen":
-			s.frozen = yes
-		case "expired: security count":
-			s.expired = yes
-		case "supported: enhanced erase":
-			s.enhanced = yes
+		words, not := strings.CutPrefix(strings.Join(strings.Fields(line), " "), "not ")
+		if field := fields[words]; field != nil {
+			*field = !not
 		}
 	}
 	return s

@@ -6,7 +6,6 @@ package wipe
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,37 +16,52 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// pageSize is in what pieces an image is read.
-const pageSize = 64 * kib
+// An image is read in pages, and cached in blocks, which are smaller: several disks are inspected
+// at a time, and signatures are short and far apart.
+const pageSize, blockSize = 64 * kib, 4 * kib
 
-// image is a device's content, of which it caches the pages that were read. Reads begin at
-// multiples of pageSize and end there or at the image's end.
+// image is a device's content. Reads begin at multiples of pageSize and end there or at the
+// image's end.
 type image struct {
-	from  io.ReaderAt
-	size  int64
-	pages map[int64][]byte
+	from   io.ReaderAt
+	size   int64
+	blocks map[int64][]byte // by offset
+	// buf is for the page that was read last: last, which begins at lastAt.
+	buf, last []byte
+	lastAt    int64
 }
 
 func newImage(from io.ReaderAt, size int64) *image {
-	return &image{from: from, size: size, pages: map[int64][]byte{}}
+	return &image{from: from, size: size, blocks: map[int64][]byte{}, buf: make([]byte, pageSize)}
 }
 
-// page returns the page that begins at an offset.
+// page returns the page that begins at an offset, until the next call.
 func (m *image) page(at int64) ([]byte, error) {
-	if p, ok := m.pages[at]; ok {
-		return p, nil
+	if m.last != nil && m.lastAt == at {
+		return m.last, nil
 	}
-	p := make([]byte, min(pageSize, m.size-at))
-	n, err := m.from.ReadAt(p, at)
-	switch {
-	case n == len(p): // io.EOF may come with the last byte
-	case err == nil || errors.Is(err, io.EOF):
-		return nil, fmt.Errorf("read %d bytes at %d: %w", len(p), at, io.ErrUnexpectedEOF)
-	default:
+	m.last = nil
+	p := m.buf[:min(pageSize, m.size-at)]
+	if _, err := io.ReadFull(io.NewSectionReader(m.from, at, int64(len(p))), p); err != nil {
 		return nil, fmt.Errorf("read %d bytes at %d: %w", len(p), at, err)
 	}
-	m.pages[at] = p
+	m.last, m.lastAt = p, at
 	return p, nil
+}
+
+// block returns the block that begins at an offset.
+func (m *image) block(at int64) ([]byte, error) {
+	if b, ok := m.blocks[at]; ok {
+		return b, nil
+	}
+	p, err := m.page(at - at%pageSize)
+	if err != nil {
+		return nil, err
+	}
+	p = p[at%pageSize:]
+	b := bytes.Clone(p[:min(blockSize, int64(len(p)))])
+	m.blocks[at] = b
+	return b, nil
 }
 
 // holds reports whether a string is at an offset, false outside the image.
@@ -56,11 +70,11 @@ func (m *image) holds(magic string, at int64) (bool, error) {
 		return false, nil
 	}
 	for magic != "" {
-		p, err := m.page(at - at%pageSize)
+		b, err := m.block(at - at%blockSize)
 		if err != nil {
 			return false, err
 		}
-		here := p[at%pageSize:]
+		here := b[at%blockSize:]
 		n := min(len(here), len(magic))
 		if string(here[:n]) != magic[:n] {
 			return false, nil
@@ -148,19 +162,24 @@ func inspect(m *image, mode disk.Mode) (string, error) {
 // ProveBlank. It reads past the page cache and changes nothing; the device may be in use.
 // Anything but a block device is a disk.Problem, SpecialFile, and is not opened.
 func Inspect(ctx context.Context, path string, mode disk.Mode) (disk.Content, string, error) {
+	return examine(path, disk.ContentNone, func(d *device) (string, error) { return d.inspect(ctx, mode) })
+}
+
+// examine opens a device to search it for data, and returns clean if there is none.
+func examine(path string, clean disk.Content, search func(*device) (string, error)) (disk.Content, string, error) {
 	d, err := openDevice(path, unix.O_RDONLY)
 	if err != nil {
 		return disk.ContentUnknown, "", fmt.Errorf("inspect: %w", err)
 	}
 	defer d.close()
-	what, err := d.inspect(ctx, mode)
+	what, err := search(d)
 	switch {
 	case err != nil:
-		return disk.ContentUnknown, "", err
+		return disk.ContentUnknown, "", fmt.Errorf("inspect %s: %w", path, err)
 	case what != "":
 		return disk.ContentSome, what, nil
 	default:
-		return disk.ContentNone, "", nil
+		return clean, "", nil
 	}
 }
 
@@ -181,11 +200,7 @@ func ReadStart(path string, bytes int64, verify func(*os.File) error) ([]byte, e
 }
 
 func (d *device) inspect(ctx context.Context, mode disk.Mode) (string, error) {
-	what, err := inspect(newImage(reader{ctx, d}, d.size), mode)
-	if err != nil {
-		return "", fmt.Errorf("inspect %s: %w", d.path, err)
-	}
-	return what, nil
+	return inspect(newImage(reader{ctx, d}, d.size), mode)
 }
 
 // reader reads a device until its context ends.

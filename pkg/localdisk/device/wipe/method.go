@@ -24,6 +24,10 @@ const (
 	HDParm     = "hdparm"
 )
 
+// defaultPasses has the built-in methods, and how often each writes a device over unless it is
+// configured; 0 for those that take no number.
+var defaultPasses = map[string]int{FSReset: 0, Zero: 0, BlkDiscard: 0, HDParm: 0, DDZero: 1, Shred: 3}
+
 // MaxPasses limits how often a method writes a device over.
 const MaxPasses = 100
 
@@ -37,9 +41,6 @@ type Method struct {
 	// Args are the arguments of a command.
 	Args []string
 }
-
-// External reports whether the method is a command.
-func (m Method) External() bool { return filepath.IsAbs(m.Name) }
 
 func (m Method) String() string {
 	if m.Passes > 0 {
@@ -74,33 +75,22 @@ func parse(name string, args []string) (Method, error) {
 			return Method{}, errors.New("has a NUL byte")
 		}
 	}
+	passes, builtIn := defaultPasses[name]
 	switch {
 	case filepath.IsAbs(name):
 		return Method{Name: name, Args: slices.Clone(args)}, nil
-	case name == DDZero:
-		return withPasses(name, args, 1)
-	case name == Shred:
-		return withPasses(name, args, 3)
-	case !slices.Contains([]string{FSReset, Zero, BlkDiscard, HDParm}, name):
-		return Method{}, errors.New("no such method, and no absolute path")
-	case len(args) > 0:
+	case !builtIn:
+		return Method{}, errors.New("neither a method nor an absolute path")
+	case len(args) == 0:
+		return Method{Name: name, Passes: passes}, nil
+	case passes == 0:
 		return Method{}, fmt.Errorf("%s takes no arguments", name)
-	default:
-		return Method{Name: name}, nil
-	}
-}
-
-func withPasses(name string, args []string, otherwise int) (Method, error) {
-	switch len(args) {
-	case 0:
-		return Method{Name: name, Passes: otherwise}, nil
-	case 1:
-		n, err := strconv.Atoi(args[0])
-		if err != nil || n < 1 || n > MaxPasses {
-			return Method{}, fmt.Errorf("number of passes %q is not in 1..%d", args[0], MaxPasses)
-		}
-		return Method{Name: name, Passes: n}, nil
-	default:
+	case len(args) > 1:
 		return Method{}, fmt.Errorf("%s takes one argument, the number of passes", name)
 	}
+	n, err := strconv.Atoi(args[0])
+	if err != nil || n < 1 || n > MaxPasses {
+		return Method{}, fmt.Errorf("number of passes %q is not in 1..%d", args[0], MaxPasses)
+	}
+	return Method{Name: name, Passes: n}, nil
 }

@@ -173,7 +173,7 @@ func TestPlantedSignatures(t *testing.T) {
 				put(t, file, at, data)
 			}
 			if wipefs(t, file)+blkid(t, file) == "" {
-				t.Skip("this util-linux does not take it for anything")
+				t.Skip("this util-linux does not recognize it")
 			}
 			resetAndCheck(t, loop(t, file))
 		})

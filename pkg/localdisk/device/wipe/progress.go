@@ -121,18 +121,10 @@ func (m Method) key() string {
 
 // resume parses a step. One of another method, or an invalid one, starts from the beginning.
 func resume(step string, m Method, size int64) point {
-	start := point{pass: 1}
 	var p point
-	rest, ok := strings.CutPrefix(step, m.key()+" ")
-	if !ok {
-		return start
-	}
-	var of int64
-	if n, err := fmt.Sscanf(rest, "%d:%d/%d", &p.pass, &p.offset, &of); err != nil || n != 3 {
-		return start
-	}
-	if p.step(m, size) != step || p.pass < 1 || p.pass > m.sweeps() || p.offset < 0 || p.offset > size || p.offset%chunk != 0 && p.offset != size {
-		return start
+	_, err := fmt.Sscanf(strings.TrimPrefix(step, m.key()+" "), "%d:%d/", &p.pass, &p.offset)
+	if err != nil || p.step(m, size) != step || p.pass < 1 || p.pass > m.sweeps() || p.offset < 0 || p.offset > size || p.offset%chunk != 0 && p.offset != size {
+		return point{pass: 1}
 	}
 	return p
 }

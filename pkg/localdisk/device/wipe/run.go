@@ -1,6 +1,30 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package wipe cleans block devices, and determines whether they are blank. The guarantees of
+// the methods differ:
+//
+//	fs-reset    zeroes both ends of the device and every place where a known format keeps
+//	            a superblock or a copy of it. All other bytes remain readable.
+//	blkdiscard  discards the whole device, then as fs-reset. Whether old bytes remain
+//	            readable depends on the device.
+//	zero        the device reads as zeros from end to end. The device is asked to zero
+//	            (punching holes, then writing zeroes); where it cannot, or did not, zeros
+//	            are written.
+//	dd-zero     writes zeros to the whole device, as often as configured.
+//	shred       writes random bytes to the whole device, as often as configured, then zeros.
+//	hdparm      ATA secure erase by the tool of that name, then as fs-reset.
+//	a path      a command, with the device in LOCAL_PV_BLKDEVICE.
+//
+// With every method, a run succeeds only if Inspect finds nothing afterwards; zero also reads
+// samples of every stretch. Whether a device that was not cleaned here is blank is proven by
+// ProveBlank only, which reads every byte. A device with spare sectors may keep old bytes in
+// them after any method but a secure erase.
+//
+// The device is held by one descriptor with O_EXCL from the verification of its identity to
+// the last byte, so that nothing can mount it meanwhile. Commands are the exception: they have
+// the device to themselves, and its identity is verified before and after them. Reads and
+// writes bypass the page cache, at idle I/O priority. A run needs less than 8 MiB of memory.
 package wipe
 
 import (
@@ -8,10 +32,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"stowage.dev/stowage/pkg/localdisk/device/command"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -73,7 +100,7 @@ func (r *run) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if r.Method.External() {
+	if filepath.IsAbs(r.Method.Name) {
 		// The command may open the device exclusively.
 		d.close()
 		if err := r.command(ctx); err != nil {
@@ -96,25 +123,18 @@ func (r *run) open() (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.check(d); err != nil {
+	readOnly := 0
+	if err = d.verify(r.Verify, r.Bytes); err == nil {
+		readOnly, err = unix.IoctlGetInt(d.fd(), unix.BLKROGET)
+	}
+	if err == nil && readOnly != 0 {
+		err = disk.Problemf(disk.ReadOnly, "%s is read-only", r.Device)
+	}
+	if err != nil {
 		d.close()
 		return nil, err
 	}
 	return d, nil
-}
-
-func (r *run) check(d *device) error {
-	if err := d.verify(r.Verify, r.Bytes); err != nil {
-		return err
-	}
-	readOnly, err := unix.IoctlGetInt(d.fd(), unix.BLKROGET)
-	if err != nil {
-		return fmt.Errorf("determine whether %s is read-only: %w", r.Device, err)
-	}
-	if readOnly != 0 {
-		return disk.Problemf(disk.ReadOnly, "%s is read-only", r.Device)
-	}
-	return nil
 }
 
 func (r *run) builtIn(ctx context.Context, d *device) error {
@@ -122,7 +142,7 @@ func (r *run) builtIn(ctx context.Context, d *device) error {
 	case FSReset:
 		return r.zeroSuperblocks(ctx, d)
 	case Zero:
-		return r.zero(ctx, d)
+		return r.zeroBy(ctx, d, []zeroer{punchHole, zeroOut, writeZeros})
 	case DDZero, Shred:
 		return r.overwrite(ctx, d)
 	case BlkDiscard:
@@ -141,12 +161,15 @@ func (r *run) finish(ctx context.Context, d *device) error {
 	}
 	what, err := d.inspect(ctx, r.Mode)
 	if err != nil {
-		return err
+		return fmt.Errorf("inspect: %w", err)
 	}
 	if what != "" {
 		return disk.Problemf(disk.CleanFailed, "%s is not blank after %s: %s", r.Device, r.Method, what)
 	}
-	d.rereadPartitions()
+	// The kernel reads the partition table again, so that no device remains for a partition that
+	// was wiped. This fails on a partition, and on a device whose partitions are open: the next
+	// reader finds no table.
+	_ = unix.IoctlSetInt(d.fd(), unix.BLKRRPART, 0)
 	return r.report(disk.Progress{Done: r.Bytes, Total: r.Bytes, Step: finishedStep})
 }
 
@@ -164,4 +187,31 @@ type Target struct {
 	// and is called before anything is changed, and again after a command. It must neither
 	// close nor keep the file.
 	Verify func(*os.File) error
+}
+
+// command runs the method's command.
+func (r *run) command(ctx context.Context) error {
+	if err := executable(r.Method.Name); err != nil {
+		return err
+	}
+	if err := r.report(disk.Progress{}); err != nil {
+		return err
+	}
+	cmd := exec.Command(r.Method.Name, r.Method.Args...)
+	cmd.Env = []string{"LOCAL_PV_BLKDEVICE=" + r.Device, "PATH=" + toolPath}
+	return command.Run(ctx, cmd)
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return disk.Problemf(disk.CleanerMissing, "the provisioner's image has no command %s", path)
+	case err != nil:
+		return fmt.Errorf("find command: %w", err)
+	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
+		return disk.Problemf(disk.CleanerMissing, "%s cannot be executed", path)
+	default:
+		return nil
+	}
 }

@@ -226,7 +226,7 @@ func TestUnrecordedStepEndsTheClean(t *testing.T) {
 		t.Fatalf("error %v, want %v", err, full)
 	}
 	if got := bytesOf(t, dev); firstSet(got[4*mib:]) != 0 {
-		t.Error("went on without its step")
+		t.Error("continued without its step")
 	}
 }
 

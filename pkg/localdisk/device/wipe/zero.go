@@ -23,15 +23,12 @@ const offloadChunk = 64 * mib
 
 // zeroSuperblocks is fs-reset, and the end of the methods that do not leave zeros.
 func (r *run) zeroSuperblocks(ctx context.Context, d *device) error {
-	clear(d.buf)
 	for _, s := range superblocks(d.size) {
-		for at := s.from; at < s.to; at += chunk {
-			if err := context.Cause(ctx); err != nil {
-				return err
-			}
-			if err := d.write(at, min(chunk, s.to-at)); err != nil {
-				return err
-			}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if err := writeZeros(d, s); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -57,7 +54,7 @@ func (r *run) overwrite(ctx context.Context, d *device) error {
 func (r *run) discard(ctx context.Context, d *device) error {
 	err := r.sweep(ctx, d, offloadChunk, func(_ int, s stretch) error {
 		err := d.rangeIoctl(unix.BLKDISCARD, s)
-		if unsupported(err) {
+		if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.ENOSYS) {
 			return disk.Problemf(disk.CleanerMissing,
 				"%s cannot discard blocks; use another method in this class, such as zero", r.Device)
 		}
@@ -74,11 +71,6 @@ func (r *run) discard(ctx context.Context, d *device) error {
 
 // zeroer is a way to zero a stretch.
 type zeroer func(d *device, s stretch) error
-
-// zeroers are the ways to zero, from the fastest to the one that every device supports.
-func zeroers() []zeroer {
-	return []zeroer{punchHole, zeroOut, writeZeros}
-}
 
 func punchHole(d *device, s stretch) error {
 	return unix.Fallocate(d.fd(), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, s.from, s.to-s.from)
@@ -99,19 +91,16 @@ func writeZeros(d *device, s stretch) error {
 // errNotZero means that a device reported zeroing without doing it.
 var errNotZero = errors.New("bytes are not zero after they were zeroed")
 
-// zero is the method of that name. When a device does not support one way, the next continues;
-// when it only claims to, the next starts again.
-func (r *run) zero(ctx context.Context, d *device) error {
-	return r.zeroBy(ctx, d, zeroers())
-}
-
+// zeroBy is the method zero, by several ways, from the fastest to the one that every device
+// supports. When a device does not support one way, the next continues; when it only claims to,
+// the next starts again.
 func (r *run) zeroBy(ctx context.Context, d *device, ways []zeroer) error {
 	for {
 		err := r.sweep(ctx, d, offloadChunk, func(_ int, s stretch) error {
 			for {
 				err := ways[0](d, s)
 				if err == nil {
-					return d.sample(s)
+					return d.sampleZeros(s)
 				}
 				if len(ways) == 1 {
 					return err
@@ -129,22 +118,20 @@ func (r *run) zeroBy(ctx context.Context, d *device, ways []zeroer) error {
 	}
 }
 
-// sample reads what was zeroed back: the first and the last 4 KiB, and as much at
-// random.
-func (d *device) sample(s stretch) error {
+// sampleZeros reads what was zeroed back: the first and the last 4 KiB, and as much at random.
+func (d *device) sampleZeros(s stretch) error {
 	piece := max(int64(len(zeros)), d.sector)
 	last := max(s.from, s.to-piece)
 	somewhere := s.from
 	if last > s.from {
 		somewhere += rand.Int64N((last-s.from)/d.sector) * d.sector
 	}
-	got := make([]byte, piece)
 	for _, at := range []int64{s.from, somewhere, last} {
-		here := got[:min(piece, s.to-at)]
-		if _, err := d.ReadAt(here, at); err != nil {
-			return fmt.Errorf("read %s at byte %d: %w", d.path, at, err)
+		n := min(piece, s.to-at)
+		if err := d.read(at, n); err != nil {
+			return fmt.Errorf("read %s: %w", d.path, err)
 		}
-		if i := firstSet(here); i >= 0 {
+		if i := firstSet(d.buf[:n]); i >= 0 {
 			return fmt.Errorf("byte %d: %w", at+int64(i), errNotZero)
 		}
 	}

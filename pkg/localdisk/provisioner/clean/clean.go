@@ -124,7 +124,8 @@ func NewCleans(config Config) *Cleans {
 	return c
 }
 
-// Begin starts or queues the clean of a slot's disk, as its class is configured now.
+// Begin starts or queues the clean of a slot's disk. The clean keeps the command, the timeout, and
+// whether a Job runs it, as they are configured now, until it ends; see docs/design/local-volumes.md.
 func (c *Cleans) Begin(ctx context.Context, s *decide.Slot, generation int64) error {
 	settings := c.Settings()
 	class, configured := settings.Classes[s.Key.Class]

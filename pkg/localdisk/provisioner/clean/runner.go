@@ -42,7 +42,7 @@ type anAttempt interface {
 	base() *attempt
 }
 
-// attempt is what a runner knows of an attempt. The runner's mu protects it.
+// attempt is the state of an attempt. The runner's mu protects it.
 type attempt struct {
 	*decide.Slot
 	cancel context.CancelFunc // nil while it waits

@@ -33,7 +33,8 @@ func (r *Reporter) Heartbeats(ctx context.Context) {
 		}
 		if err == nil {
 			if lease == nil || time.Since(renewed) > diskreports.HeartbeatDuration/2 {
-				r.rewrite()
+				r.outdated.Store(true)
+				r.Changed()
 			}
 			renewed = time.Now()
 		}

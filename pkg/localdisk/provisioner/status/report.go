@@ -73,7 +73,7 @@ func (r *Reporter) Run(ctx context.Context) {
 				r.cleared.checked = false
 			}
 		}
-		if r.takeOutdated() && len(written) > 0 {
+		if r.outdated.Swap(false) && len(written) > 0 {
 			written[0] = stowage.LocalDiskReportStatus{}
 		}
 		written, failed = r.write(ctx, written)
@@ -119,22 +119,6 @@ func (r *Reporter) Unwritten() error {
 	default:
 		return fmt.Errorf("the node's report cannot be written: %w", r.problem)
 	}
-}
-
-// rewrite requests a write of the first page, even if it has not changed here.
-func (r *Reporter) rewrite() {
-	r.mu.Lock()
-	r.outdated = true
-	r.mu.Unlock()
-	r.Changed()
-}
-
-func (r *Reporter) takeOutdated() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	was := r.outdated
-	r.outdated = false
-	return was
 }
 
 // checkWritten returns the pages that still exist: all that were written, or none.

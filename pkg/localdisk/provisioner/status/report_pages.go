@@ -137,17 +137,21 @@ func (r *Reporter) tombstones() []stowage.Tombstone {
 // measure updates the gauges.
 func (r *Reporter) measure() {
 	var disks []metrics.Disk
+	reclaimed := 0 // volumes whose disks are being cleaned
 	for _, e := range r.Entries() {
 		mode := metrics.VolumeMode(e.Mode)
 		if mode == "" {
 			mode = metrics.ModeFilesystem
+		}
+		if e.Volume != "" && e.State == stowage.EntryCleaning {
+			reclaimed++
 		}
 		disks = append(disks, metrics.Disk{
 			Class: e.Class, Mode: mode, State: metrics.DiskState(e.State), Reason: metrics.SkipReason(e.Reason), Bytes: r.bytes(&e), Published: e.Volume != "",
 		})
 	}
 	metrics.SetDisks(disks)
-	metrics.SetCleans(r.cleans.Count(disksReleasing(disks)))
+	metrics.SetCleans(r.cleans.Count(reclaimed))
 	metrics.SetBlankProofs(r.proofs.Count())
 }
 
@@ -157,15 +161,4 @@ func (r *Reporter) bytes(e *stowage.Entry) int64 {
 		return volume.Spec.Capacity.Storage().Value()
 	}
 	return e.Bytes
-}
-
-// disksReleasing counts the volumes whose disks are being reclaimed.
-func disksReleasing(disks []metrics.Disk) int {
-	n := 0
-	for _, d := range disks {
-		if d.Published && d.State == metrics.DiskState(stowage.EntryCleaning) {
-			n++
-		}
-	}
-	return n
 }

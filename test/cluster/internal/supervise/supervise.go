@@ -6,7 +6,7 @@
 // A small shell script, the supervisor process, removes what remains when this process ends,
 // whatever ends it (Close, exit, panic, SIGKILL): it kills all process groups that still run,
 // waits for their end, and removes the folder. A child's own children end with it, as long as
-// they stay in its process group. On Linux, children also end when both processes are killed.
+// they stay in its process group. Children also end when both processes are killed.
 package supervise
 
 import (
@@ -19,6 +19,8 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // script is the supervisor process. It reads commands until its client ends. Descriptor 3 is a
@@ -154,10 +156,7 @@ func (s *Supervisor) Start(spec Spec) (*Process, error) {
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Env, cmd.Dir = spec.Env, spec.Dir
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.ExtraFiles = []*os.File{s.lifeline}
-	if cmd.SysProcAttr, err = childAttributes(spec); err != nil {
-		return nil, err
-	}
+	cmd.ExtraFiles, cmd.SysProcAttr = []*os.File{s.lifeline}, childAttributes(spec)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -249,4 +248,53 @@ func (p *Process) Signal(sig syscall.Signal) error {
 		return err
 	}
 	return nil
+}
+
+// childAttributes puts a child into its own process group, which the terminal's Ctrl-C does not
+// reach, and makes the kernel kill it when this process is killed. A child beside another
+// process needs no parent-death signal: it ends with the first process of its PID namespace.
+// (Nor could it have one: the os/exec package takes a parent of another namespace for one
+// that has ended.)
+func childAttributes(spec Spec) *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setpgid: true, Cloneflags: spec.Namespaces}
+	if spec.Beside == 0 {
+		a.Pdeathsig = syscall.SIGKILL
+	}
+	return a
+}
+
+// beside has start fork into the PID namespace of a process, 0 for this one's. The
+// calling goroutine is locked to its thread, which alone is concerned.
+func beside(pid int, start func() error) error {
+	if pid == 0 {
+		return start()
+	}
+	home, err := os.Open("/proc/self/ns/pid")
+	if err != nil {
+		return err
+	}
+	defer home.Close()
+	other, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", pid))
+	if err != nil {
+		return err
+	}
+	defer other.Close()
+	if err := unix.Setns(int(other.Fd()), unix.CLONE_NEWPID); err != nil {
+		return fmt.Errorf("enter the PID namespace of process %d: %w", pid, err)
+	}
+	err = start()
+	if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWPID); back != nil {
+		err = errors.Join(err, fmt.Errorf("return to the own PID namespace: %w", back))
+	}
+	return err
+}
+
+// reap waits for a child's end and has its whole process group end with it. The
+// group is killed before the child is reaped, while its id cannot be another's.
+func reap(cmd *exec.Cmd) {
+	pid := cmd.Process.Pid
+	for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+	}
+	_ = unix.Kill(-pid, unix.SIGKILL) // fails if the group is empty
+	_ = cmd.Wait()                    // the result is in ProcessState
 }

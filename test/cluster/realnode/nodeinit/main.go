@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 // Command nodeinit is process 1 of a real node: it is started in new namespaces, makes a root
 // file system for them out of the machine's programs and the node's own folders, reports that it
 // is ready, and then reaps orphaned processes until a signal ends it. Package realnode starts it.

@@ -38,6 +38,7 @@ func (m *model) deliver(e idle.Event) {
 
 // deliverWritten delivers the idle.Events of the binder's writes.
 func (m *model) deliverWritten() {
+	m.client.ClearActions() // which it records
 	m.mu.Lock()
 	events := m.pending
 	m.pending = nil

@@ -4,7 +4,6 @@
 package model
 
 import (
-	"context"
 	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -13,118 +12,59 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
-	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	core "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	core "k8s.io/client-go/testing"
 
 	"stowage.dev/stowage/test/perf/loadmodel/idle"
 )
 
-// client has the API requests of the plugin and its binder: writes of
-// volumes and claims on the version that was read. All others panic. Safe for
-// concurrent use.
-type client struct {
-	kubernetes.Interface
-	*cluster
-}
-
-func (c client) CoreV1() core.CoreV1Interface                            { return coreClient{cluster: c.cluster} }
-func (c client) AuthorizationV1() authorization.AuthorizationV1Interface { return rights{} }
-
-type coreClient struct {
-	core.CoreV1Interface
-	*cluster
-}
-
-func (c coreClient) PersistentVolumes() core.PersistentVolumeInterface {
-	return volumeClient{cluster: c.cluster}
-}
-
-func (c coreClient) PersistentVolumeClaims(string) core.PersistentVolumeClaimInterface {
-	return claimClient{cluster: c.cluster}
-}
-
-// Nodes are never requested here: none is lost.
-func (c coreClient) Nodes() core.NodeInterface { return nodeClient{} }
-
-type nodeClient struct{ core.NodeInterface }
-
-type volumeClient struct {
-	core.PersistentVolumeInterface
-	*cluster
-}
-
-// Update also checks that no volume is bound to a second claim.
-func (c volumeClient) Update(_ context.Context, pv *v1.PersistentVolume, _ metav1.UpdateOptions) (*v1.PersistentVolume, error) {
-	if stored, ok, err := c.volumes.GetStore().Get(pv); err == nil && ok {
-		ref := stored.(*v1.PersistentVolume).Spec.ClaimRef
-		if ref != nil && pv.Spec.ClaimRef != nil && ref.UID != pv.Spec.ClaimRef.UID {
-			c.recordGivenTwice(pv.Name)
+// newClient has the API requests of the plugin and its binder: writes of
+// volumes and claims on the version that was read, and a review of rights, which grants
+// everything. All others panic. Safe for concurrent use.
+func (c *cluster) newClient() *fake.Clientset {
+	client := &fake.Clientset{}
+	client.AddReactor("create", "selfsubjectaccessreviews", func(a core.Action) (bool, runtime.Object, error) {
+		review := a.(core.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview)
+		review.Status.Allowed = true
+		return true, review, nil
+	})
+	client.AddReactor("update", "persistentvolumes", func(a core.Action) (bool, runtime.Object, error) {
+		pv := a.(core.UpdateAction).GetObject().(*v1.PersistentVolume)
+		// No volume is bound to a second claim.
+		if stored, ok, err := c.volumes.GetStore().Get(pv); err == nil && ok {
+			ref := stored.(*v1.PersistentVolume).Spec.ClaimRef
+			if ref != nil && pv.Spec.ClaimRef != nil && ref.UID != pv.Spec.ClaimRef.UID {
+				c.recordGivenTwice(pv.Name)
+			}
 		}
-	}
-	return written(c.cluster, c.volumes, pv)
+		return true, pv, c.write(c.volumes, pv)
+	})
+	client.AddReactor("update", "persistentvolumeclaims", func(a core.Action) (bool, runtime.Object, error) {
+		claim := a.(core.UpdateAction).GetObject()
+		return true, claim, c.write(c.claims, claim)
+	})
+	client.AddReactor("*", "*", func(a core.Action) (bool, runtime.Object, error) {
+		panic(fmt.Sprintf("unexpected request: %s %s", a.GetVerb(), a.GetResource().Resource))
+	})
+	return client
 }
 
-func (c volumeClient) UpdateStatus(_ context.Context, pv *v1.PersistentVolume, _ metav1.UpdateOptions) (*v1.PersistentVolume, error) {
-	return written(c.cluster, c.volumes, pv)
-}
-
-type claimClient struct {
-	core.PersistentVolumeClaimInterface
-	*cluster
-}
-
-func (c claimClient) Update(_ context.Context, claim *v1.PersistentVolumeClaim, _ metav1.UpdateOptions) (*v1.PersistentVolumeClaim, error) {
-	return written(c.cluster, c.claims, claim)
-}
-
-func (c claimClient) UpdateStatus(_ context.Context, claim *v1.PersistentVolumeClaim, _ metav1.UpdateOptions) (*v1.PersistentVolumeClaim, error) {
-	return written(c.cluster, c.claims, claim)
-}
-
-// written accepts a write if it was made on the newest version. The idle.Event waits
-// for the model to deliver it. The binder passes objects that it owns, so
-// the answer is the object sent.
-func written[T interface {
-	metav1.Object
-	runtime.Object
-}](c *cluster, to *idle.Informer, object T) (T, error) {
+// write stores an object, which it takes over, if it was changed in its newest version. The
+// idle.Event waits for the model to deliver it.
+func (c *cluster) write(to *idle.Informer, object runtime.Object) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var none T
+	sent := object.(metav1.Object)
 	stored, ok, err := to.GetStore().Get(object)
 	switch {
 	case err != nil:
-		return none, err
+		return err
 	case !ok:
-		return none, apierrors.NewNotFound(schema.GroupResource{}, object.GetName())
-	case stored.(metav1.Object).GetResourceVersion() != object.GetResourceVersion():
-		return none, apierrors.NewConflict(schema.GroupResource{}, object.GetName(), fmt.Errorf("version %s was not the newest", object.GetResourceVersion()))
+		return apierrors.NewNotFound(schema.GroupResource{}, sent.GetName())
+	case stored.(metav1.Object).GetResourceVersion() != sent.GetResourceVersion():
+		return apierrors.NewConflict(schema.GroupResource{}, sent.GetName(), fmt.Errorf("version %s was not the newest", sent.GetResourceVersion()))
 	}
-	fresh := object.DeepCopyObject().(T)
-	e, err := c.store(to, stored, fresh)
-	if err != nil {
-		return none, err
-	}
+	e, err := c.store(to, stored, object)
 	c.pending = append(c.pending, e)
-	return fresh, nil
-}
-
-// rights grants everything.
-type rights struct {
-	authorization.AuthorizationV1Interface
-}
-
-func (rights) SelfSubjectAccessReviews() authorization.SelfSubjectAccessReviewInterface {
-	return reviews{}
-}
-
-type reviews struct {
-	authorization.SelfSubjectAccessReviewInterface
-}
-
-func (reviews) Create(_ context.Context, review *authorizationv1.SelfSubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SelfSubjectAccessReview, error) {
-	answer := review.DeepCopy()
-	answer.Status.Allowed = true
-	return answer, nil
+	return err
 }

@@ -39,7 +39,7 @@ func TestVerify(t *testing.T) {
 		"a volume was given twice": {func(t *testing.T, m *model) {
 			change(t, m, func(pv *v1.PersistentVolume) {
 				pv.Spec.ClaimRef.UID = "another"
-				if _, err := (volumeClient{cluster: m.cluster}).Update(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
+				if _, err := m.client.CoreV1().PersistentVolumes().Update(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
 					t.Log(err) // the version is old; the attempt counts
 				}
 				pv.Spec.ClaimRef.UID = "yet another"

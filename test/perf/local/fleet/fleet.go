@@ -10,19 +10,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
-	storagev1 "k8s.io/api/storage/v1"
+	"golang.org/x/perf/benchfmt"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/flowcontrol"
 
-	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/figures"
-	"stowage.dev/stowage/test/perf/parts"
+	"stowage.dev/stowage/test/perf/source"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // The objects in the cluster.
@@ -91,18 +94,12 @@ func nodeName(n int) string { return fmt.Sprintf("node-%d", n) }
 // makeVolumes makes volumes as provisioners do.
 func (s *setup) makeVolumes(ctx context.Context) error {
 	s.Progress("%d volumes", nodes*volumesPerNode)
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast-disks"}}
 	s.names = make([]string, nodes*volumesPerNode)
-	return parts.Each(ctx, len(s.names), func(ctx context.Context, i int) error {
+	return await.Each(ctx, len(s.names), func(ctx context.Context, i int) error {
 		node, name := nodeName(i%nodes), fmt.Sprintf("disk-%d", i/nodes)
-		volume, problem := localpv.Volume(localpv.Request{
-			Node: localpv.Node{Name: node, Hostname: node}, Class: class, Generation: time.Now().Unix(),
-			Disk: disk.Fact{
-				Key: disk.Key{Class: class.Name, Name: name}, HostPath: "/mnt/fast-disks/" + name, Kind: disk.Mount,
-				Identity: disk.Identity(fmt.Sprintf("fs:%032x:/", i)), Bytes: 100 << 30,
-			},
-			Offer: localpv.Offer{Mode: disk.Filesystem},
-		})
+		request := provisioners.Request(node, "fast-disks", name, fmt.Sprintf("fs:%032x:/", i))
+		request.Generation = time.Now().Unix()
+		volume, problem := localpv.Volume(request)
 		if problem != nil {
 			return problem
 		}
@@ -118,11 +115,118 @@ func (s *setup) update(ctx context.Context) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/version":"%d"}}}`, s.version)
 	pace := flowcontrol.NewTokenBucketRateLimiter(updatesPerSecond, 1)
 	defer pace.Stop()
-	return parts.Each(ctx, updates, func(ctx context.Context, i int) error {
+	return await.Each(ctx, updates, func(ctx context.Context, i int) error {
 		if err := pace.Wait(ctx); err != nil {
 			return err
 		}
 		_, err := s.client.CoreV1().PersistentVolumes().Patch(ctx, s.names[i], types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
+}
+
+// The arms: who watches.
+const (
+	none     = "none"
+	filtered = "filtered"
+	all      = "all"
+)
+
+// expected is how many events of an arm's watchers the updates make.
+var expected = map[string]int64{filtered: updates, all: updates * watchingAll}
+
+// selectors are those of an arm's watchers.
+func selectors(arm string) []string {
+	switch arm {
+	case filtered:
+		own := make([]string, nodes)
+		for n := range own {
+			own[n] = localpv.Selector(nodeName(n))
+		}
+		return own
+	case all:
+		return make([]string, watchingAll)
+	}
+	return nil
+}
+
+// phase is the API server's work in some time.
+type phase struct {
+	seconds, cpu  float64
+	bytes, events int64 // sent to the watchers; bytes are encrypted
+}
+
+// values are the figures of a phase.
+func (p phase) values(name, events string) []figures.Value {
+	return []figures.Value{
+		{Value: p.seconds, Unit: name + "-sec"}, {Value: p.cpu, Unit: name + "-cpu-sec"},
+		{Value: float64(p.bytes), Unit: name + "-sent-B"}, {Value: float64(p.events), Unit: name + "-" + events},
+	}
+}
+
+// run measures one arm on a new API server, whose cache is warm.
+func (s *setup) run(ctx context.Context, arm string, round int) (*benchfmt.Result, error) {
+	s.Progress("%s watching, round %d of %d", arm, round, s.Rounds)
+	if err := s.cluster.APIServer().Restart(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.warm(ctx); err != nil {
+		return nil, err
+	}
+	w := &watchers{config: s.cluster.RESTConfig()}
+	defer w.stop()
+	connect, err := s.phase(w, func() error { return w.start(ctx, selectors(arm)) })
+	if err != nil {
+		return nil, err
+	}
+	used, err := source.Used(s.cluster.APIServer().Process())
+	if err != nil {
+		return nil, err
+	}
+	update, err := s.phase(w, func() error {
+		want := w.events.Load() + expected[arm]
+		if err := s.update(ctx); err != nil {
+			return err
+		}
+		return w.wait(ctx, "the events of all updates", func() bool { return w.events.Load() >= want })
+	})
+	if err != nil {
+		return nil, err
+	}
+	if w.count == 0 {
+		connect.seconds = math.NaN() // nothing connects
+	}
+	values := []figures.Value{{Value: float64(w.count), Unit: "watchers"}, {Value: float64(used.RSS), Unit: "rss-B"}}
+	return figures.Line("Watch/watchers="+arm, 1, slices.Concat(values, connect.values("connect", "volumes"), update.values("update", "events"))...), nil
+}
+
+// warm has one watcher see everything, and go.
+func (s *setup) warm(ctx context.Context) error {
+	w := &watchers{config: s.cluster.RESTConfig()}
+	defer w.stop()
+	if err := w.start(ctx, []string{""}); err != nil {
+		return err
+	}
+	if got := w.events.Load(); got != int64(len(s.names)) {
+		return fmt.Errorf("a watcher saw %d volumes, not %d", got, len(s.names))
+	}
+	return nil
+}
+
+// phase measures the work of the API server during do.
+func (s *setup) phase(w *watchers, do func() error) (p phase, err error) {
+	before, err := source.Used(s.cluster.APIServer().Process())
+	if err != nil {
+		return p, err
+	}
+	bytes, events, begin := w.bytes.Load(), w.events.Load(), time.Now()
+	if err := do(); err != nil {
+		return p, err
+	}
+	p.seconds = time.Since(begin).Seconds()
+	after, err := source.Used(s.cluster.APIServer().Process())
+	if err != nil {
+		return p, err
+	}
+	p.cpu, p.bytes, p.events = after.CPU-before.CPU, w.bytes.Load()-bytes, w.events.Load()-events
+	return p, nil
 }

@@ -19,7 +19,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"stowage.dev/stowage/test/perf/parts"
+	"stowage.dev/stowage/test/await"
 )
 
 // waitLimit bounds one wait.
@@ -30,52 +30,42 @@ const waitLimit = 10 * time.Minute
 // and do not decode, or this process would need more CPU than the API server.
 type watchers struct {
 	config *rest.Config
+	count  int
 	bytes  atomic.Int64 // received, encrypted
 	events atomic.Int64 // without bookmarks
+	synced atomic.Int64 // watchers that have seen the initial objects
 
-	all     []*watcher
+	changes await.Changes // of all these
 	group   sync.WaitGroup
 	cancel  context.CancelFunc
 	failure atomic.Pointer[error]
 }
 
-type watcher struct {
-	body      io.ReadCloser
-	transport *http.Transport
-	synced    chan struct{} // closed when it has seen the initial objects, or has failed
-	once      sync.Once
-}
-
-// start begins one watch for each selector.
+// start begins one watch for each selector, and returns when all have seen the initial objects.
 func (w *watchers) start(ctx context.Context, selectors []string) error {
 	ctx, w.cancel = context.WithCancel(ctx) // of the streams; stop calls it
-	w.all = make([]*watcher, len(selectors))
-	return parts.Each(context.WithoutCancel(ctx), len(selectors), func(_ context.Context, i int) (err error) {
-		w.all[i], err = w.open(ctx, selectors[i])
+	w.count = len(selectors)
+	if err := await.Each(context.WithoutCancel(ctx), w.count, func(_ context.Context, i int) error {
+		return w.open(ctx, selectors[i])
+	}); err != nil {
 		return err
-	})
+	}
+	return w.wait(ctx, "the initial objects of all watches", func() bool { return w.synced.Load() == int64(w.count) })
 }
 
 // stop ends all watches.
 func (w *watchers) stop() {
-	if w.cancel == nil {
-		return
+	if w.cancel != nil {
+		w.cancel()
+		w.group.Wait()
 	}
-	w.cancel()
-	for _, one := range w.all {
-		if one != nil {
-			_ = one.body.Close()
-			one.transport.CloseIdleConnections()
-		}
-	}
-	w.group.Wait()
 }
 
 // open starts one watch, on its own connection.
-func (w *watchers) open(ctx context.Context, selector string) (*watcher, error) {
+func (w *watchers) open(ctx context.Context, selector string) error {
 	tls, err := rest.TLSConfigFor(w.config)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	dialer := &net.Dialer{}
 	transport := &http.Transport{
@@ -91,26 +81,27 @@ func (w *watchers) open(ctx context.Context, selector string) (*watcher, error) 
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.config.Host+"/api/v1/persistentvolumes?"+query.Encode(), nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	request.Header.Set("Accept", "application/vnd.kubernetes.protobuf;stream=watch")
 	answer, err := transport.RoundTrip(request)
 	if err != nil {
-		return nil, fmt.Errorf("watch volumes: %w", err)
+		return fmt.Errorf("watch volumes: %w", err)
 	}
 	if answer.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(answer.Body)
-		return nil, errors.Join(fmt.Errorf("watch volumes: %s: %s", answer.Status, text), answer.Body.Close())
+		return errors.Join(fmt.Errorf("watch volumes: %s: %s", answer.Status, text), answer.Body.Close())
 	}
-	one := &watcher{body: answer.Body, transport: transport, synced: make(chan struct{})}
 	w.group.Go(func() {
-		if err := w.read(one); ctx.Err() == nil {
+		defer transport.CloseIdleConnections()
+		defer answer.Body.Close()
+		if err := w.read(answer.Body); ctx.Err() == nil {
 			err = fmt.Errorf("a watch has ended: %w", err)
 			w.failure.CompareAndSwap(nil, &err)
+			w.changes.Notify()
 		}
-		one.once.Do(func() { close(one.synced) })
 	})
-	return one, nil
+	return nil
 }
 
 // counted counts the bytes read from a connection.
@@ -127,21 +118,23 @@ func (c counted) Read(p []byte) (int, error) {
 
 // read counts events until the stream ends. The first bookmark follows the initial
 // objects.
-func (w *watchers) read(one *watcher) error {
-	stream := bufio.NewReaderSize(one.body, 32<<10)
+func (w *watchers) read(body io.Reader) error {
+	stream, synced := bufio.NewReaderSize(body, 32<<10), false
 	for {
 		kind, err := readEvent(stream)
 		if err != nil {
 			return err
 		}
-		switch kind {
-		case "BOOKMARK":
-			one.once.Do(func() { close(one.synced) })
-		case "ERROR":
+		switch {
+		case kind == "ERROR":
 			return errors.New("the API server ended a watch")
-		default:
+		case kind != "BOOKMARK":
 			w.events.Add(1)
+		case !synced:
+			synced = true
+			w.synced.Add(1)
 		}
+		w.changes.Notify()
 	}
 }
 
@@ -169,52 +162,11 @@ func readEvent(stream *bufio.Reader) (string, error) {
 	return string(kind[2:]), err
 }
 
-// synced waits until all have seen the initial objects.
-func (w *watchers) synced(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, waitLimit)
-	defer cancel()
-	for _, one := range w.all {
-		if err := w.await(ctx, one.synced); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// recount is the time between two counts of events that are waited for.
-const recount = 5 * time.Millisecond
-
-// reach waits until all watchers together have seen this number of events.
-func (w *watchers) reach(ctx context.Context, events int64) error {
-	ctx, cancel := context.WithTimeout(ctx, waitLimit)
-	defer cancel()
-	if len(w.all) == 0 {
-		return nil
-	}
-	ticker := time.NewTicker(recount)
-	defer ticker.Stop()
-	for w.events.Load() < events {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %d of %d events seen", ctx.Err(), w.events.Load(), events)
-		}
-		if failure := w.failure.Load(); failure != nil {
-			return *failure
-		}
-	}
-	return nil
-}
-
-// await waits for one thing, unless a watch has failed.
-func (w *watchers) await(ctx context.Context, done <-chan struct{}) error {
-	select {
-	case <-done:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// wait waits until is returns true, unless a watch has failed.
+func (w *watchers) wait(ctx context.Context, what string, is func() bool) error {
+	err := w.changes.Wait(ctx, waitLimit, what, func() bool { return w.failure.Load() != nil || is() })
 	if failure := w.failure.Load(); failure != nil {
 		return *failure
 	}
-	return nil
+	return err
 }

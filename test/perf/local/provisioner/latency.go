@@ -45,8 +45,8 @@ func (s *Setup) Latencies(ctx context.Context, count int) (measured figures.Set,
 
 // explain adds the provisioner's log to an error.
 func (m *machine) explain(err *error) {
-	if *err != nil {
-		*err = fmt.Errorf("%w\nthe provisioner's log ends:\n%s", *err, m.logTail())
+	if *err != nil && m.provisioner != nil {
+		*err = fmt.Errorf("%w%s", *err, m.provisioner.LogTail())
 	}
 }
 

@@ -9,7 +9,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/procfs/blockdevice"
+
 	"stowage.dev/stowage/test/perf/figures"
+	"stowage.dev/stowage/test/perf/parts"
 	"stowage.dev/stowage/test/perf/source"
 )
 
@@ -50,7 +53,7 @@ func (s *Setup) Resting(ctx context.Context, count int, long time.Duration) (mea
 		return nil, err
 	}
 	s.Progress("the provisioner becomes idle")
-	if err := pass(ctx, calm); err != nil {
+	if err := parts.Pass(ctx, calm); err != nil {
 		return nil, err
 	}
 	s.Progress("the provisioner is idle for %s", long)
@@ -75,18 +78,6 @@ func (m *machine) disks(ctx context.Context, count int) (slots []string, err err
 	return slots, nil
 }
 
-// pass lets time pass.
-func pass(ctx context.Context, long time.Duration) error {
-	timer := time.NewTimer(long)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // rest measures. To read the provisioner's metrics is work for it, and so done outside.
 func (m *machine) rest(ctx context.Context, long time.Duration) ([]figures.Value, error) {
 	scans, seconds, err := m.scans(ctx)
@@ -97,12 +88,12 @@ func (m *machine) rest(ctx context.Context, long time.Duration) ([]figures.Value
 	if err != nil {
 		return nil, err
 	}
-	devices, requests, err := m.requests(ctx)
+	requests, err := m.requests()
 	if err != nil {
 		return nil, err
 	}
 	begin := time.Now()
-	if err := pass(ctx, long); err != nil {
+	if err := parts.Pass(ctx, long); err != nil {
 		return nil, err
 	}
 	after, err := source.Used(m.provisioner)
@@ -110,7 +101,7 @@ func (m *machine) rest(ctx context.Context, long time.Duration) ([]figures.Value
 		return nil, err
 	}
 	took := time.Since(begin)
-	_, requestsAfter, err := m.requests(ctx)
+	requestsAfter, err := m.requests()
 	if err != nil {
 		return nil, err
 	}
@@ -123,27 +114,23 @@ func (m *machine) rest(ctx context.Context, long time.Duration) ([]figures.Value
 		{Value: float64(after.RSS), Unit: "rss-B"}, {Value: float64(after.Peak), Unit: "peak-B"},
 		{Value: took.Seconds(), Unit: "sec"}, {Value: done, Unit: "scans"}, {Value: (secondsAfter - seconds) / done, Unit: "scan-sec"},
 		{Value: cpu / took.Minutes(), Unit: "cpu-sec/min"}, {Value: cpu / done, Unit: "cpu-sec/scan"},
-		{Value: float64(devices), Unit: "devices"}, {Value: float64(requestsAfter - requests), Unit: "requests"},
+		{Value: float64(len(m.devices)), Unit: "devices"}, {Value: float64(requestsAfter - requests), Unit: "requests"},
 	}, nil
 }
 
-// requests counts those of all loop devices of the node.
-func (m *machine) requests(ctx context.Context) (devices int, sum int64, err error) {
-	images, err := filepath.Glob(m.path("images", "*"))
+// requests counts the reads, writes, discards and flushes that the loop devices of the node have
+// done.
+func (m *machine) requests() (sum uint64, err error) {
+	host, err := blockdevice.NewDefaultFS()
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	for _, image := range images {
-		device, err := command(ctx, "losetup", "--noheadings", "--output=NAME", "--associated="+image)
+	for _, device := range m.devices {
+		stat, _, err := host.SysBlockDeviceStat(filepath.Base(device))
 		if err != nil {
-			return 0, 0, err
+			return 0, fmt.Errorf("read the requests of %s: %w", device, err)
 		}
-		n, err := requests(device)
-		if err != nil {
-			return 0, 0, err
-		}
-		devices++
-		sum += n
+		sum += stat.ReadIOs + stat.WriteIOs + stat.DiscardIOs + stat.FlushRequestsCompleted
 	}
-	return devices, sum, nil
+	return sum, nil
 }

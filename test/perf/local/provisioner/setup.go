@@ -17,17 +17,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/provisioners"
 )
@@ -83,10 +89,14 @@ func Open(ctx context.Context, config Config) (_ *Setup, err error) {
 
 // watch starts to record the changes of volumes.
 func (s *Setup) watch(ctx context.Context) error {
-	s.volumes = newVolumes()
+	s.volumes = &volumes{histories: map[types.UID]history{}}
 	factory := informers.NewSharedInformerFactory(s.client, 0)
 	informer := factory.Core().V1().PersistentVolumes().Informer()
-	if _, err := informer.AddEventHandler(s.volumes); err != nil {
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { s.volumes.observe(o, false) },
+		UpdateFunc: func(_, o any) { s.volumes.observe(o, false) },
+		DeleteFunc: func(o any) { s.volumes.observe(o, true) },
+	}); err != nil {
 		return err
 	}
 	stop := make(chan struct{})
@@ -163,4 +173,69 @@ func (s *Setup) release(ctx context.Context, claim string, volume *history) (rel
 
 func (s *Setup) path(elements ...string) string {
 	return filepath.Join(append([]string{s.folder}, elements...)...)
+}
+
+// waitLimit bounds one wait, so that a long run ends with an error.
+const waitLimit = 5 * time.Minute
+
+// volumes records when a client first saw each volume in each phase. Safe for
+// concurrent use.
+type volumes struct {
+	changes await.Changes
+
+	mu        sync.Mutex
+	histories map[types.UID]history
+}
+
+// history is what was observed of one volume.
+type history struct {
+	volume *corev1.PersistentVolume // the newest; not to be changed
+	since  map[corev1.PersistentVolumePhase]time.Time
+	gone   bool
+}
+
+func (v *volumes) observe(object any, gone bool) {
+	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = tombstone.Obj
+	}
+	volume, ok := object.(*corev1.PersistentVolume)
+	if !ok {
+		return
+	}
+	now := time.Now()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	seen := history{volume: volume, since: maps.Clone(v.histories[volume.UID].since), gone: gone}
+	if seen.since == nil {
+		seen.since = map[corev1.PersistentVolumePhase]time.Time{}
+	}
+	if seen.since[volume.Status.Phase].IsZero() {
+		seen.since[volume.Status.Phase] = now
+	}
+	v.histories[volume.UID] = seen
+	v.changes.Notify()
+}
+
+// wait waits until is accepts a volume, and returns it.
+func (v *volumes) wait(ctx context.Context, what string, is func(*history) bool) (found *history, err error) {
+	err = v.changes.Wait(ctx, waitLimit, what, func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		for _, l := range v.histories {
+			if !l.gone && is(&l) {
+				found = &l
+				return true
+			}
+		}
+		return false
+	})
+	return found, err
+}
+
+// available waits until a path has an Available volume other than one.
+func (v *volumes) available(ctx context.Context, path string, other types.UID) (*history, error) {
+	return v.wait(ctx, path+" to be Available", func(l *history) bool {
+		return l.volume.UID != other && l.volume.Spec.Local != nil && localpv.PathOf(l.volume) == path &&
+			l.volume.DeletionTimestamp == nil && l.volume.Status.Phase == corev1.VolumeAvailable
+	})
 }

@@ -61,11 +61,8 @@ func (s *Setup) wipe(ctx context.Context, i int) (_ *benchfmt.Result, err error)
 	if m.binary, err = s.cold(s.Provisioner, m.path("stowage-provisioner")); err != nil {
 		return nil, err
 	}
-	if m.group, err = newGroup("stowage-" + strconv.Itoa(os.Getpid())); err != nil {
+	if m.group, err = newGroup(s.cluster, fmt.Sprintf("stowage-%d-%s", os.Getpid(), m.name)); err != nil {
 		return nil, err
-	}
-	if m.group != nil {
-		s.later(m.group.remove)
 	}
 	device, err := m.attach(ctx, "large", strconv.Itoa(wipeBytes))
 	if err != nil {

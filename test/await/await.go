@@ -1,33 +1,21 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package parts
+// Package await lets tests and benchmarks wait for what events bring about, and for many requests.
+package await
 
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/tools/cache"
 )
 
-// parallelism is how many requests are sent at a time while objects are made.
-const parallelism = 64
-
-// Each does something with each number below n, some at a time.
-func Each(ctx context.Context, n int, do func(context.Context, int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallelism)
-	for i := range n {
-		group.Go(func() error { return do(ctx, i) })
-	}
-	return group.Wait()
-}
-
-// Changes tells waiters that what they wait for may have happened. The zero value is ready. It is
-// safe for concurrent use.
+// Changes wakes waiters when their condition may have become true. The zero value is ready. Safe
+// for concurrent use.
 type Changes struct {
 	mu   sync.Mutex
 	next chan struct{} // closed by Notify; nil: nothing waits
@@ -40,6 +28,13 @@ func (c *Changes) Notify() {
 	if c.next != nil {
 		close(c.next)
 		c.next = nil
+	}
+}
+
+// Handler calls Notify on each event of an informer.
+func (c *Changes) Handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { c.Notify() }, UpdateFunc: func(any, any) { c.Notify() }, DeleteFunc: func(any) { c.Notify() },
 	}
 }
 
@@ -68,11 +63,15 @@ func (c *Changes) Wait(ctx context.Context, limit time.Duration, what string, is
 	}
 }
 
-// FreeAddress is an address of this machine without a listener.
-func FreeAddress(ctx context.Context) (string, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// parallelism is how many requests are sent at a time while objects are made.
+const parallelism = 64
+
+// Each does something with each number below n, some at a time.
+func Each(ctx context.Context, n int, do func(context.Context, int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelism)
+	for i := range n {
+		group.Go(func() error { return do(ctx, i) })
 	}
-	return listener.Addr().String(), listener.Close()
+	return group.Wait()
 }

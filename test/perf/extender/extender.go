@@ -8,9 +8,11 @@
 package extender
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -20,11 +22,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/parts"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 const (
@@ -76,21 +80,18 @@ func Start(ctx context.Context, c Config) (*Extender, error) {
 	if err := e.launch(ctx); err != nil {
 		return nil, fmt.Errorf("start the extender: %w", err)
 	}
-	if err := e.awaitReady(ctx); err != nil {
-		return nil, fmt.Errorf("wait for the extender to be ready: %w", errors.Join(err, e.Process.Kill()))
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
+	defer cancel()
+	if err := e.Process.WaitHealthy(ctx); err != nil {
+		return nil, errors.Join(err, e.Process.Kill())
 	}
 	return e, nil
 }
 
-// waitFor polls processes, which have no events.
-func waitFor(ctx context.Context, done wait.ConditionWithContextFunc) error {
-	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, waitLimit, true, done) //nolint:forbidigo // processes have no events
-}
-
-// awaitPolicy waits until the API server applies the policy.
+// awaitPolicy waits until the API server applies the policy, for which it has no event.
 func (e *Extender) awaitPolicy(ctx context.Context) error {
 	probe := builders.MakePod("probe").Namespace("default").PVC("any").Obj()
-	return waitFor(ctx, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, waitLimit, true, func(ctx context.Context) (bool, error) { //nolint:forbidigo // it has no event
 		pod, err := e.Cluster.Client().CoreV1().Pods("default").Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return false, nil
@@ -124,7 +125,10 @@ func (e *Extender) writeCertificates() error {
 	if failed != nil {
 		return failed
 	}
-	e.client, err = newClient(serving, scheduler)
+	// As kube-scheduler's own.
+	e.client, err = rest.HTTPClientFor(&rest.Config{Timeout: waitLimit, TLSClientConfig: rest.TLSClientConfig{
+		CAData: serving, ServerName: serverName, CertData: scheduler.CertData, KeyData: scheduler.KeyData,
+	}})
 	return err
 }
 
@@ -152,7 +156,9 @@ func (e *Extender) launch(ctx context.Context) (err error) {
 		return err
 	}
 	args := []string{"--config=" + e.path("config.yaml"), "--kubeconfig=" + kubeconfig, fmt.Sprintf("--v=%d", e.Verbosity)}
-	e.Process, err = e.Cluster.StartCommand("stowage-extender", e.Binary, args, nil)
+	e.Process, err = e.Cluster.StartProcess(cluster.ProcessOptions{
+		Name: "stowage-extender", Binary: e.Binary, Args: args, HealthURL: "http://" + e.health, HealthPath: "/readyz",
+	})
 	return err
 }
 
@@ -176,4 +182,36 @@ func (e *Extender) shipped(file string, replace ...string) ([]byte, error) {
 		}
 	}
 	return []byte(strings.NewReplacer(replace...).Replace(string(data))), nil
+}
+
+// Call sends a body to a verb over the scheduler's connection, and returns the whole answer.
+func (e *Extender) Call(ctx context.Context, verb string, body []byte) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+e.calls+"/"+verb, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := e.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: status %d: %.200s", verb, response.StatusCode, answer)
+	}
+	return answer, err
+}
+
+// Binds counts the calls to bind since the extender began, by outcome.
+func (e *Extender) Binds(ctx context.Context) (map[string]int, error) {
+	families, err := source.Metrics(ctx, e.Process)
+	if err != nil {
+		return nil, err
+	}
+	binds := map[string]int{}
+	for _, m := range families["stowage_extender_binds_total"].GetMetric() {
+		binds[source.Labels(m)["outcome"]] = int(m.GetCounter().GetValue())
+	}
+	return binds, nil
 }

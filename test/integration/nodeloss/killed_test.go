@@ -23,9 +23,9 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 )
 
-// mortals are controllers of this process, one after the other. Each is killed once its
-// first write is carried out, before it receives the answer.
-type mortals struct {
+// killedControllers are consecutive controllers of this process. Each is killed after the API
+// server has performed its first write, before it receives the answer.
+type killedControllers struct {
 	site    *site
 	watch   cache.TransformFunc // of all their informers
 	cancel  context.CancelFunc
@@ -36,9 +36,9 @@ type mortals struct {
 	failed error
 }
 
-func startMortals(s *site) *mortals {
+func startKilled(s *site) *killedControllers {
 	ctx, cancel := context.WithCancel(s.Context())
-	m := &mortals{site: s, watch: s.WatchWrites(), cancel: cancel}
+	m := &killedControllers{site: s, watch: s.WatchWrites(), cancel: cancel}
 	m.running.Go(func() {
 		for ctx.Err() == nil {
 			if err := m.live(ctx); err != nil && ctx.Err() == nil {
@@ -53,7 +53,7 @@ func startMortals(s *site) *mortals {
 }
 
 // stop ends them, and returns the writes after which they were killed.
-func (m *mortals) stop() []string {
+func (m *killedControllers) stop() []string {
 	m.cancel()
 	m.running.Wait()
 	if m.failed != nil {
@@ -63,7 +63,7 @@ func (m *mortals) stop() []string {
 }
 
 // live runs one controller until it is killed.
-func (m *mortals) live(ctx context.Context) error {
+func (m *killedControllers) live(ctx context.Context) error {
 	ctx, die := context.WithCancel(ctx)
 	defer die()
 	config, err := m.site.Cluster.RESTConfigFor(account, "system:serviceaccounts", "system:serviceaccounts:stowage-system")
@@ -115,7 +115,7 @@ func assemble(config *rest.Config, watch cache.TransformFunc) (*nodeloss.Control
 type killer struct {
 	ctx  context.Context //nolint:containedctx // the life of the controller
 	die  func()
-	m    *mortals
+	m    *killedControllers
 	next http.RoundTripper
 
 	mu   sync.Mutex

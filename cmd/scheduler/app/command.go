@@ -49,6 +49,7 @@ kube-system/stowage-scheduler.`
 // context is done.
 func NewCommand(plugins frameworkruntime.Registry) *cobra.Command {
 	opts := NewOptions()
+	var allowSkew *bool
 	cmd := &cobra.Command{
 		Use:  componentName,
 		Long: longDescription,
@@ -62,10 +63,12 @@ func NewCommand(plugins frameworkruntime.Registry) *cobra.Command {
 				_, err := io.WriteString(cmd.OutOrStdout(), text)
 				return err
 			}
-			return run(cmd, opts, plugins)
+			return run(cmd, opts, plugins, *allowSkew)
 		},
 	}
 
+	allowSkew = opts.Flags.FlagSet("misc").Bool(skewFlag, false,
+		"Run although the API server is older than this scheduler, which Kubernetes does not support.")
 	global := opts.Flags.FlagSet("global")
 	verflag.AddFlags(global)
 	globalflag.AddGlobalFlags(global, cmd.Name(), logs.SkipLoggingConfigurationFlags())
@@ -80,8 +83,9 @@ func NewCommand(plugins frameworkruntime.Registry) *cobra.Command {
 	return cmd
 }
 
-// run applies the logging flags, then sets the scheduler up and runs it.
-func run(cmd *cobra.Command, opts *options.Options, plugins frameworkruntime.Registry) error {
+// run applies the logging flags, then sets the scheduler up and runs it. Unless allowSkew is
+// set, it refuses to run with an API server that is older than the scheduler.
+func run(cmd *cobra.Command, opts *options.Options, plugins frameworkruntime.Registry, allowSkew bool) error {
 	gates := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	if err := logsapi.ValidateAndApply(opts.Logs, gates); err != nil {
 		return err
@@ -96,8 +100,8 @@ func run(cmd *cobra.Command, opts *options.Options, plugins frameworkruntime.Reg
 	defer informerName.Release()
 	opts.InformerName = informerName
 
-	ctx, cancel := context.WithCancel(cmd.Context())
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
 	config, scheduler, err := Setup(ctx, opts, plugins)
 	if err != nil {
 		return err
@@ -107,8 +111,19 @@ func run(cmd *cobra.Command, opts *options.Options, plugins frameworkruntime.Reg
 	}
 	opts.ComponentGlobalsRegistry.AddMetrics()
 
+	if !allowSkew {
+		checked, err := newSkewCheck(config.Client.Discovery().RESTClient(), cancel).enforce(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { cancel(nil); <-checked }()
+	}
+
 	klog.FromContext(ctx).Info("Starting Stowage scheduler", "version", command.Version(), "kubernetesVersion", kubernetesVersion())
 	err = upstreamapp.Run(ctx, config, scheduler)
+	if cause := context.Cause(ctx); errors.Is(cause, errVersionSkew) {
+		return cause
+	}
 	if ctx.Err() != nil {
 		// Upstream returns an error when it is stopped.
 		return nil

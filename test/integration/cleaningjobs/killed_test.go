@@ -78,7 +78,7 @@ func TestKillProvisionerAndController(t *testing.T) {
 		t.Fatal(err)
 	}
 	var err error
-	if running, err = startController(n.Env.Cluster); err != nil {
+	if running, err = startController(n.Env.Cluster, controller); err != nil {
 		t.Fatal(err)
 	}
 	n.Start()

@@ -109,7 +109,7 @@ func (k *kubelet) run(pod *corev1.Pod) *cluster.Process {
 		}
 		args = append(args, arg)
 	}
-	process, err := k.n.Env.Cluster.StartCommand("pod", provisionerBinary, args, nil)
+	process, err := k.n.Env.Cluster.StartCommand("pod", k.n.Binary, args, nil)
 	if err != nil {
 		k.t.Error(err)
 		return nil

@@ -82,7 +82,7 @@ func install(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 	if err := os.WriteFile(filepath.Join(c.Folder(), "controller.yaml"), []byte(controllerConfig), 0o600); err != nil {
 		return stop, err
 	}
-	running, err = startController(c)
+	running, err = startController(c, controller)
 	return stop, err
 }
 
@@ -120,14 +120,14 @@ const account, image = "stowage-provisioner", "registry.example/stowage-provisio
 // running is the controller.
 var running *cluster.Process
 
-// startController starts it with the rights of its manifests.
-func startController(c *cluster.Cluster) (*cluster.Process, error) {
+// startController starts a controller with the rights of the manifests.
+func startController(c *cluster.Cluster, binary string) (*cluster.Process, error) {
 	kubeconfig, err := c.KubeconfigFor(controllerAccount,
 		"system:serviceaccounts", "system:serviceaccounts:stowage-system", "system:authenticated")
 	if err != nil {
 		return nil, err
 	}
-	return c.StartCommand("controller", controller, []string{
+	return c.StartCommand("controller", binary, []string{
 		"--kubeconfig=" + kubeconfig, "--config=" + filepath.Join(c.Folder(), "controller.yaml"), "--v=4",
 	}, nil)
 }

@@ -54,6 +54,8 @@ type Node struct {
 	Files, Blocks string
 	// Args are added to the provisioner's.
 	Args []string
+	// Binary is the provisioner that Start runs: that of this tree, unless a test sets it.
+	Binary string
 
 	t           testing.TB
 	folders     map[string]string         // of the classes, by name
@@ -69,7 +71,8 @@ func New(t testing.TB, e *fixture.Env, name string) *Node {
 		t.Skip("to mount file systems and to attach loop devices takes root")
 	}
 	n := &Node{
-		Env: e, Name: e.Name(name), Files: e.Name(name + "-files"), Blocks: e.Name(name + "-blocks"), t: t,
+		Binary: binary,
+		Env:    e, Name: e.Name(name), Files: e.Name(name + "-files"), Blocks: e.Name(name + "-blocks"), t: t,
 		folders: map[string]string{}, options: map[string]map[string]any{},
 	}
 	folder, err := os.MkdirTemp("", "stowage-node-") //nolint:usetesting // What is removed with a mount still in it is removed in the mount.
@@ -162,7 +165,7 @@ func (n *Node) Start() {
 
 // process is how the provisioner is run.
 func (n *Node) process() provisioners.Process {
-	return provisioners.Process{Cluster: n.Env.Cluster, Binary: binary, Node: n.Name, Folder: n.Folder}
+	return provisioners.Process{Cluster: n.Env.Cluster, Binary: n.Binary, Node: n.Name, Folder: n.Folder}
 }
 
 // finish ends the provisioner after the test, and shows its log if the test failed.

@@ -150,13 +150,13 @@ soak: control-plane ## The long campaigns in full strength, an hour or more; RUN
 
 .PHONY: bench
 bench: control-plane ## The stock plugin and ours side by side on whole clusters, the extender and the provisioner; WORKLOADS=a,b ROUNDS=n CALLS=n
-	@go build -v -o bin/tools/bench ./hack/bench 2>&1 | $(PROGRESS)
+	@go build -v -o bin/tools/bench ./test/perf/bench 2>&1 | $(PROGRESS)
 	@bin/tools/bench -out docs/benchmarks/clusters.txt -only='$(WORKLOADS)' -rounds=$(or $(ROUNDS),0) -calls=$(or $(CALLS),0)
 	@$(if $(WORKLOADS),,$(MAKE) bench-local)
 
 .PHONY: bench-quick
 bench-quick: control-plane ## A small set of the same, within 10 minutes; stores nothing
-	@go build -v -o bin/tools/bench ./hack/bench 2>&1 | $(PROGRESS)
+	@go build -v -o bin/tools/bench ./test/perf/bench 2>&1 | $(PROGRESS)
 	@bin/tools/bench -quick -rounds=$(or $(ROUNDS),0)
 
 .PHONY: bench-local
@@ -180,7 +180,7 @@ bench-controller: control-plane ## The controller on a large cluster, printed on
 
 .PHONY: bench-page
 bench-page: ## The tables of docs/benchmarks.md, from the stored results
-	@go run ./hack/bench -page
+	@go run ./test/perf/bench -page
 
 .PHONY: bench-guard
 bench-guard: ## Has speed fallen back? Ratios only, so any machine will do

@@ -196,5 +196,5 @@ func diskOf(pv *v1.PersistentVolume) string {
 // dataOf is the path of the file that the demo writes to a volume.
 func dataOf(pv *v1.PersistentVolume) string { return filepath.Join(localpv.PathOf(pv), "data.txt") }
 
-// short is the beginning of a volume's name, enough to tell it from others.
+// short is the beginning of a volume's name, enough to distinguish it.
 func short(volume string) string { return volume[:min(len(volume), len("local-pv-12345678"))] }

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package bench
+package main
 
 import (
 	"context"
@@ -23,7 +23,6 @@ import (
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
-	"stowage.dev/stowage/test/perf/extender"
 )
 
 // setup is the cluster of one run, and its objects.
@@ -35,7 +34,7 @@ type setup struct {
 	cluster   *cluster.Cluster
 	client    kubernetes.Interface // without a limit of requests
 	scheduler *cluster.Process     // nil in the ceiling's arm
-	extender  *extender.Extender   // nil in arms without one
+	extender  *extender            // nil in arms without one
 	recorder  *recorder
 	closers   []func()
 
@@ -104,32 +103,18 @@ func (s *setup) startPVController(ctx context.Context) error {
 	return nil
 }
 
-// startExtender starts the extender of arms that have one.
-func (s *setup) startExtender(ctx context.Context, binary string, verbosity int) (err error) {
-	mode, ok := map[Arm]string{ExtenderFull: "full", ExtenderAdvisory: "advisory"}[s.arm]
-	if !ok {
-		return nil
-	}
-	s.progress("extender")
-	s.extender, err = extender.Start(ctx, extender.Config{Cluster: s.cluster, Binary: binary, Mode: mode, QPS: clientQPS, Verbosity: verbosity})
-	return err
-}
-
 // rights of the scheduler beyond those that kube-scheduler has.
 var rights = []string{"manifests/scheduler/direct-binding/role.yaml", "manifests/scheduler/only/rbac.yaml"}
 
 // startScheduler starts the arm's scheduler.
-func (s *setup) startScheduler(ctx context.Context, binary string, verbosity int) error {
+func (s *setup) startScheduler(ctx context.Context, c Config) error {
 	qps := clientQPS
 	if s.workload.defaultQPS {
 		qps = 0
 	}
-	var config []byte
-	var err error
+	config, err := schedulerConfig(s.arm, qps)
 	if s.extender != nil {
-		config, err = s.extender.SchedulerConfig()
-	} else {
-		config, err = schedulerConfig(s.arm, qps)
+		config, err = s.extender.schedulerConfig()
 	}
 	if err != nil {
 		return err
@@ -139,8 +124,8 @@ func (s *setup) startScheduler(ctx context.Context, binary string, verbosity int
 		return fmt.Errorf("run this from the top of the repository: %w", err)
 	}
 	s.scheduler, err = s.cluster.StartHealthyScheduler(ctx, cluster.SchedulerOptions{
-		Name: "stowage-scheduler", Binary: binary, ConfigYAML: config,
-		ExtraArgs: []string{fmt.Sprintf("--v=%d", verbosity)},
+		Name: "stowage-scheduler", Binary: c.Scheduler, ConfigYAML: config,
+		ExtraArgs: []string{fmt.Sprintf("--v=%d", c.Profile.Verbosity)},
 	})
 	return err
 }

@@ -29,6 +29,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/perf/benchfmt"
 	"sigs.k8s.io/yaml"
 
 	"stowage.dev/stowage/test/cluster"
@@ -78,22 +79,25 @@ func (r *runner) open(ctx context.Context, _ *parts.Run) error {
 // close removes the folder.
 func (r *runner) close() error { return os.RemoveAll(r.dir) }
 
-// measure runs the arms of a workload in turn, round by round; the first one alternates with
-// the round.
+// measure runs the arms of a workload in turn, round by round.
 func (r *runner) measure(ctx context.Context, w workload, rounds int) (figures.Set, error) {
-	byArm := map[string]figures.Set{}
-	for round := 1; round <= rounds; round++ {
-		for _, arm := range w.arms(round) {
-			one, err := r.run(ctx, w, arm)
-			if err != nil {
-				return nil, err
-			}
-			line := one.line(w, arm)
-			byArm[arm] = append(byArm[arm], line)
-			parts.Progress("round %d of %d  %-45s %-8s %7.1f pods/s", round, rounds, w.Name(), arm, line.Values[0].Value)
+	return parts.Rounds(rounds, w.arms(), func(_ int, arm string) (*benchfmt.Result, error) {
+		one, err := r.run(ctx, w, arm)
+		if err != nil {
+			return nil, err
 		}
+		line := one.line(w, arm)
+		parts.Progress("%.1f pods/s", line.Values[0].Value)
+		return line, nil
+	})
+}
+
+// arms are those that run the workload.
+func (w workload) arms() []string {
+	if slices.Contains(w.labels, "stock-too-slow") {
+		return []string{page.Stowage}
 	}
-	return append(byArm[page.Stock], byArm[page.Stowage]...), nil
+	return []string{page.Stock, page.Stowage}
 }
 
 // missed is an error if Stowage does not keep up.
@@ -104,17 +108,6 @@ func missed(set figures.Set) error {
 		}
 	}
 	return nil
-}
-
-// arms are those that run the workload.
-func (w workload) arms(round int) []string {
-	switch {
-	case w.stockTooSlow():
-		return []string{page.Stowage}
-	case round%2 == 0:
-		return []string{page.Stowage, page.Stock}
-	}
-	return []string{page.Stock, page.Stowage}
 }
 
 // allWorkloads are those of all topics.
@@ -245,5 +238,3 @@ func (w workload) pods() int { return w.params["measurePods"] }
 
 // sized reports whether the workload runs without being named.
 func (w workload) sized() bool { return w.nodes() >= 100 && w.nodes() <= 1000 }
-
-func (w workload) stockTooSlow() bool { return slices.Contains(w.labels, "stock-too-slow") }

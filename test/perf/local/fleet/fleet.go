@@ -24,6 +24,7 @@ import (
 	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/figures"
+	"stowage.dev/stowage/test/perf/parts"
 	"stowage.dev/stowage/test/perf/source"
 	"stowage.dev/stowage/test/provisioners"
 )
@@ -72,21 +73,9 @@ func Measure(ctx context.Context, config Config) (measured figures.Set, err erro
 	if err := s.makeVolumes(ctx); err != nil {
 		return nil, err
 	}
-	byArm := map[string]figures.Set{}
-	arms := []string{none, filtered, all}
-	for round := range config.Rounds {
-		for _, arm := range arms {
-			line, err := s.run(ctx, arm, round+1)
-			if err != nil {
-				return nil, fmt.Errorf("%s watching, round %d: %w", arm, round+1, err)
-			}
-			byArm[arm] = append(byArm[arm], line)
-		}
-	}
-	for _, arm := range arms {
-		measured = append(measured, byArm[arm]...)
-	}
-	return measured, nil
+	return parts.Rounds(config.Rounds, []string{none, filtered, all}, func(_ int, arm string) (*benchfmt.Result, error) {
+		return s.run(ctx, arm)
+	})
 }
 
 func nodeName(n int) string { return fmt.Sprintf("node-%d", n) }
@@ -164,8 +153,7 @@ func (p phase) values(name, events string) []figures.Value {
 }
 
 // run measures one arm on a new API server, whose cache is warm.
-func (s *setup) run(ctx context.Context, arm string, round int) (*benchfmt.Result, error) {
-	s.Progress("%s watching, round %d of %d", arm, round, s.Rounds)
+func (s *setup) run(ctx context.Context, arm string) (*benchfmt.Result, error) {
 	if err := s.cluster.APIServer().Restart(ctx); err != nil {
 		return nil, err
 	}

@@ -124,21 +124,12 @@ func start(c *cluster.Cluster, binary string) (*cluster.Process, error) {
 // phase measures the controller's use of resources during do.
 func phase(process *cluster.Process, name string, do func() error) (*benchfmt.Result, error) {
 	parts.Progress("%s", name)
-	before, err := source.Used(process)
+	used, seconds, err := source.During(process, do)
 	if err != nil {
-		return nil, err
-	}
-	begin := time.Now()
-	if err := do(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	took := time.Since(begin)
-	after, err := source.Used(process)
-	if err != nil {
-		return nil, err
-	}
-	return figures.Line("Controller/phase="+name, 1, figures.Value{Value: took.Seconds(), Unit: "sec"}, figures.Value{Value: after.CPU - before.CPU, Unit: "cpu-sec"},
-		figures.Value{Value: float64(after.RSS), Unit: "rss-B"}, figures.Value{Value: float64(after.Peak), Unit: "peak-B"}), nil
+	return figures.Line("Controller/phase="+name, 1, figures.Value{Value: seconds, Unit: "sec"}, figures.Value{Value: used.CPU, Unit: "cpu-sec"},
+		figures.Value{Value: float64(used.RSS), Unit: "rss-B"}, figures.Value{Value: float64(used.Peak), Unit: "peak-B"}), nil
 }
 
 // What each node has. The last volumes have no claim.

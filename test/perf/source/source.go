@@ -121,6 +121,23 @@ func Used(p *cluster.Process) (u Usage, err error) {
 	return u, nil
 }
 
+// During is what a process uses while do runs, and how many seconds that takes. RSS and Peak are
+// those of the end.
+func During(p *cluster.Process, do func() error) (u Usage, seconds float64, err error) {
+	before, err := Used(p)
+	if err != nil {
+		return u, 0, err
+	}
+	begin := time.Now()
+	if err := do(); err != nil {
+		return u, 0, err
+	}
+	seconds = time.Since(begin).Seconds()
+	u, err = Used(p)
+	u.CPU -= before.CPU
+	return u, seconds, err
+}
+
 // Metrics reads the metrics of a process.
 func Metrics(ctx context.Context, p *cluster.Process) (map[string]*dto.MetricFamily, error) {
 	text, err := p.Get(ctx, "/metrics")

@@ -160,7 +160,7 @@ bench-quick: control-plane ## A small set of the same, within 10 minutes; stores
 	@bin/tools/bench -quick -rounds=$(or $(ROUNDS),0)
 
 .PHONY: bench-local
-bench-local: control-plane ## The provisioner on real disks (root); ONLY=latency,resting,wiping,watching DISKS=n ROUNDS=n
+bench-local: control-plane ## The provisioner on real disks (root); ONLY=latency,resting,wiping,watching,controller DISKS=n ROUNDS=n
 	@go build -v -o bin/tools/local ./test/perf/local 2>&1 | $(PROGRESS)
 	@bin/tools/local -out docs/benchmarks/provisioner.txt -only='$(ONLY)' -disks=$(or $(DISKS),0) -rounds=$(or $(ROUNDS),0)
 
@@ -173,10 +173,6 @@ bench-plugin: ## The plugin on up to 65,000 nodes without an API server; ONLY=10
 bench-scheduler-perf: control-plane ## Upstream's scheduler_perf, Stowage against stock; ONLY=a,b ROUNDS=n
 	@go build -v -o bin/tools/schedulerperf ./test/perf/schedulerperf 2>&1 | $(PROGRESS)
 	@bin/tools/schedulerperf -out docs/benchmarks/scheduler-perf.txt -only='$(ONLY)' -rounds=$(or $(ROUNDS),0)
-
-.PHONY: bench-controller
-bench-controller: control-plane ## The controller on a large cluster, printed only; NODES=n LOST=n
-	@go run ./test/perf/controller -nodes=$(or $(NODES),0) -lost=$(or $(LOST),0)
 
 .PHONY: bench-page
 bench-page: ## The tables of docs/benchmarks.md, from the stored results

@@ -197,4 +197,4 @@ func diskOf(pv *v1.PersistentVolume) string {
 func dataOf(pv *v1.PersistentVolume) string { return filepath.Join(localpv.PathOf(pv), "data.txt") }
 
 // short is the beginning of a volume's name, enough to distinguish it.
-func short(volume string) string { return volume[:min(len(volume), len("local-pv-12345678"))] }
+func short(volume string) string { return volume[:min(len(volume), len("local-pv-node-a-12345678"))] }

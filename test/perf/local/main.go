@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Local measures the provisioner on real disks and a real control plane, and what many
-// provisioners cost the API server:
+// Local measures the provisioner on real disks and a real control plane, what many
+// provisioners cost the API server, and, if it is named, the controller on a large cluster:
 //
 //	go run ./test/perf/local -only latency,wiping -disks 30              some, printed only
 //	go run ./test/perf/local -out docs/benchmarks/provisioner.txt        everything, stored
@@ -65,6 +65,7 @@ func main() {
 			disks("resting", b.resting, "Rest"),
 			disks("wiping", b.wiping, "Wipe"),
 			{Name: "watching", Prefixes: []string{"Watch"}, Measure: b.watching},
+			{Name: "controller", Prefixes: []string{"Controller"}, OnlyNamed: true, Measure: b.controller},
 		},
 	}.Main()
 }

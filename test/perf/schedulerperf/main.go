@@ -21,7 +21,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -48,9 +47,6 @@ func main() {
 	b := parts.Benchmark{
 		Name: "bench-scheduler-perf", Only: "ONLY", Open: r.open, Close: r.close, Check: missed,
 		Numbers: []parts.Number{{Name: "rounds", Usage: "how often each arm runs; from 3 on it is judged whether Stowage keeps up", Default: 5}},
-		Flags: func(flags *flag.FlagSet) {
-			flags.StringVar(&r.logs, "logs", "", "folder to keep the output and scheduler_perf's result files of each run in; empty: kept of none")
-		},
 	}
 	for _, w := range workloads {
 		b.Parts = append(b.Parts, parts.Part{
@@ -167,17 +163,13 @@ func findTopics(ctx context.Context) ([]topic, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Upstream's other workloads have no persistent volumes.
+	upstream := filepath.Join(kubernetes, "test/integration/scheduler_perf/volumes/performance-config.yaml")
 	scheduler := filepath.Join(own, folder, schedulerConfig)
-	return []topic{{
-		name:      "volumes",
-		config:    filepath.Join(kubernetes, "test/integration/scheduler_perf/volumes/performance-config.yaml"),
-		scheduler: scheduler,
-		only:      "PVs", // the others have no persistent volumes
-	}, {
-		name:      "waitforfirstconsumer",
-		config:    filepath.Join(own, folder, ownConfig),
-		scheduler: scheduler,
-	}}, nil
+	return []topic{
+		{name: "volumes", config: upstream, scheduler: scheduler, only: "PVs"},
+		{name: "waitforfirstconsumer", config: filepath.Join(own, folder, ownConfig), scheduler: scheduler},
+	}, nil
 }
 
 // moduleDir is the folder with a module's sources.

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package main
 
 import (
 	"cmp"
@@ -70,13 +70,10 @@ type workload struct {
 }
 
 func newCluster(cfg Config) *cluster {
-	if cfg.Progress == nil {
-		cfg.Progress = func(string, ...any) {}
-	}
 	factory := idle.NewFactory()
 	return &cluster{
 		Config:  cfg,
-		rng:     rand.New(rand.NewPCG(cfg.Seed, 1)),
+		rng:     rand.New(rand.NewPCG(seed, 1)),
 		factory: factory,
 		nodes:   idle.InformerOf(factory, &v1.Node{}),
 		volumes: idle.InformerOf(factory, &v1.PersistentVolume{}),

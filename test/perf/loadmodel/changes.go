@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package main
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -157,38 +158,44 @@ func (m *model) endClaim(namespace, name string) error {
 	return m.put(m.volumes, nil, m.disk(again).Obj())
 }
 
-// stream changes other objects, as configured.
+// What else changes in the cluster for each pod that is placed.
+const (
+	heartbeats     = 2
+	touchedVolumes = 2
+)
+
+// stream changes other objects: nodes, volumes and a claim.
 func (m *model) stream() error {
 	m.names++
-	for range m.Stream.Nodes {
+	for range heartbeats {
 		if err := m.heartbeat(m.infos[m.rng.IntN(len(m.infos))].(*framework.NodeInfo)); err != nil {
 			return err
 		}
 	}
-	for range m.Stream.Volumes {
+	for range touchedVolumes {
 		old, err := m.volume(m.slots[m.rng.IntN(len(m.slots))].name)
 		if err != nil {
 			return err
 		}
-		touched := old.DeepCopy()
-		metav1.SetMetaDataAnnotation(&touched.ObjectMeta, "example.com/checked", strconv.Itoa(m.names))
-		if err := m.put(m.volumes, old, touched); err != nil {
+		if err := m.touch(m.volumes, old, old.DeepCopy()); err != nil {
 			return err
 		}
 	}
-	for range m.Stream.Claims {
-		w := m.running[m.rng.IntN(len(m.running))]
-		old, err := m.claim(w.pod.Namespace, w.claims[0])
-		if err != nil {
-			return err
-		}
-		touched := old.DeepCopy()
-		metav1.SetMetaDataAnnotation(&touched.ObjectMeta, "example.com/checked", strconv.Itoa(m.names))
-		if err := m.put(m.claims, old, touched); err != nil {
-			return err
-		}
+	w := m.running[m.rng.IntN(len(m.running))]
+	old, err := m.claim(w.pod.Namespace, w.claims[0])
+	if err != nil {
+		return err
 	}
-	return nil
+	return m.touch(m.claims, old, old.DeepCopy())
+}
+
+// touch changes an annotation of a copy of an object, and stores it.
+func (m *model) touch(to *idle.Informer, old any, object interface {
+	runtime.Object
+	metav1.Object
+}) error {
+	object.SetAnnotations(labels.Merge(object.GetAnnotations(), labels.Set{"example.com/checked": strconv.Itoa(m.names)}))
+	return m.put(to, old, object)
 }
 
 // heartbeat is what a kubelet reports when nothing has changed.

@@ -16,10 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
@@ -81,6 +79,14 @@ func (s *setup) close() error {
 	return s.cluster.Stop()
 }
 
+// background runs something until the setup is closed.
+func (s *setup) background(ctx context.Context, run func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { run(ctx) })
+	s.closers = append(s.closers, func() { cancel(); running.Wait() })
+}
+
 // startPVController waits until it has seen all existing objects.
 func (s *setup) startPVController(ctx context.Context) error {
 	s.progress("PV controller")
@@ -93,11 +99,9 @@ func (s *setup) startPVController(ctx context.Context) error {
 		return err
 	}
 	lw := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "persistentvolumes", "", fields.OneTermEqualSelector("metadata.name", last.Name))
-	_, err := watchtools.UntilWithSync(ctx, lw, &v1.PersistentVolume{}, nil, func(e watch.Event) (bool, error) {
-		pv, ok := e.Object.(*v1.PersistentVolume)
-		return ok && pv.Status.Phase == v1.VolumeAvailable, nil
-	})
-	if err != nil {
+	if err := cluster.Until(ctx, lw, &v1.PersistentVolume{}, func(o runtime.Object) bool {
+		return o.(*v1.PersistentVolume).Status.Phase == v1.VolumeAvailable
+	}); err != nil {
 		return fmt.Errorf("wait for the PV controller to make volume %s Available: %w", last.Name, err)
 	}
 	return nil
@@ -128,21 +132,6 @@ func (s *setup) startScheduler(ctx context.Context, c Config) error {
 		ExtraArgs: []string{fmt.Sprintf("--v=%d", c.Profile.Verbosity)},
 	})
 	return err
-}
-
-// watchPods begins to record.
-func (s *setup) watchPods(ctx context.Context) error {
-	done := s.workload.done
-	if done == nil {
-		done = hasNode
-	}
-	r, stop, err := record(ctx, s.client, done)
-	if err != nil {
-		return err
-	}
-	s.recorder = r
-	s.closers = append(s.closers, stop)
-	return nil
 }
 
 // clientQPS of the scheduler in all arms, except in workloads with

@@ -5,7 +5,6 @@ package main
 
 import (
 	"testing"
-
 )
 
 // TestRun places more pods than the cluster has volumes. The run itself checks

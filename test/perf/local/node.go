@@ -123,28 +123,18 @@ func (n *node) path(elements ...string) string {
 	return filepath.Join(append([]string{n.folder}, elements...)...)
 }
 
-// configure writes the provisioner's configuration.
-func (n *node) configure() error {
-	storageClasses := map[string]any{}
-	for _, kind := range classes {
-		class := map[string]any{"hostDir": n.path(kind)}
-		if kind == blockClass {
-			class["volumeMode"] = "Block"
-			if n.cleaner != nil {
-				class["blockCleanerCommand"] = n.cleaner
-			}
-		}
-		storageClasses[kind] = class
-	}
-	return errors.Join(
-		n.process().Configure(map[string]any{"storageClassMap": storageClasses, "minResyncPeriod": n.resync.String()}),
-		os.WriteFile(n.path("fstab"), nil, 0o600),
-	)
-}
-
 // start runs the provisioner, with its defaults, until the end.
 func (n *node) start(ctx context.Context) error {
-	if err := n.configure(); err != nil {
+	block := map[string]any{"hostDir": n.path(blockClass), "volumeMode": "Block"}
+	if n.cleaner != nil {
+		block["blockCleanerCommand"] = n.cleaner
+	}
+	if err := n.process().Configure(map[string]any{"minResyncPeriod": n.resync.String(), "storageClassMap": map[string]any{
+		tmpfsClass: map[string]any{"hostDir": n.path(tmpfsClass)}, ext4Class: map[string]any{"hostDir": n.path(ext4Class)}, blockClass: block,
+	}}); err != nil {
+		return err
+	}
+	if err := os.WriteFile(n.path("fstab"), nil, 0o600); err != nil {
 		return err
 	}
 	if _, err := n.process().Login(ctx); err != nil {

@@ -19,11 +19,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,6 +34,7 @@ import (
 	"stowage.dev/stowage/test/perf/figures"
 	"stowage.dev/stowage/test/perf/page"
 	"stowage.dev/stowage/test/perf/parts"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 func main() {
@@ -106,23 +106,6 @@ func missed(set figures.Set) error {
 	return nil
 }
 
-// allWorkloads are those of all topics.
-func allWorkloads(ctx context.Context) ([]workload, error) {
-	topics, err := findTopics(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var all []workload
-	for _, t := range topics {
-		of, err := t.workloads()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, of...)
-	}
-	return all, nil
-}
-
 const (
 	module           = "stowage.dev/stowage"
 	kubernetesModule = "k8s.io/kubernetes"
@@ -152,40 +135,37 @@ type workload struct {
 	labels     []string
 }
 
-// findTopics finds the files: ours in the repository that holds the current
-// folder, upstream's in the module cache.
-func findTopics(ctx context.Context) ([]topic, error) {
-	own, err := moduleDir(ctx, module)
-	if err != nil {
-		return nil, err
-	}
+// allWorkloads are those of all topics: ours, of the repository that holds the current folder, and
+// upstream's, of the module cache.
+func allWorkloads(ctx context.Context) (all []workload, err error) {
+	own, ownErr := moduleDir(ctx, module)
 	kubernetes, err := moduleDir(ctx, kubernetesModule)
-	if err != nil {
+	if err := errors.Join(ownErr, err); err != nil {
 		return nil, err
 	}
 	// Upstream's other workloads have no persistent volumes.
 	upstream := filepath.Join(kubernetes, "test/integration/scheduler_perf/volumes/performance-config.yaml")
 	scheduler := filepath.Join(own, folder, schedulerConfig)
-	return []topic{
+	for _, t := range []topic{
 		{name: "volumes", config: upstream, scheduler: scheduler, only: "PVs"},
 		{name: "waitforfirstconsumer", config: filepath.Join(own, folder, ownConfig), scheduler: scheduler},
-	}, nil
+	} {
+		of, err := t.workloads()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, of...)
+	}
+	return all, nil
 }
 
 // moduleDir is the folder with a module's sources.
 func moduleDir(ctx context.Context, path string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", path)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", cmd, err, stderr.Bytes())
+	dir, err := source.Output(ctx, "go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", path)
+	if err == nil && dir == "" {
+		err = fmt.Errorf("the sources of %s are not in the module cache: go mod download %[1]s", path)
 	}
-	dir := strings.TrimSpace(string(out))
-	if dir == "" {
-		return "", fmt.Errorf("the sources of %s are not in the module cache: go mod download %s", path, path)
-	}
-	return dir, nil
+	return dir, err
 }
 
 // workloads reads the topic's file.

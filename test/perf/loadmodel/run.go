@@ -98,9 +98,7 @@ func Run(ctx context.Context, cfg Config) (*benchfmt.Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // the plugin drops its cache
 	m := newModel(cfg)
-	if err := m.fill(); err != nil {
-		return nil, fmt.Errorf("fill the informers: %w", err)
-	}
+	m.fill()
 	if err := m.build(ctx); err != nil {
 		return nil, fmt.Errorf("build the plugin's cache: %w", err)
 	}
@@ -122,25 +120,18 @@ func newModel(cfg Config) *model {
 }
 
 // fill puts all objects into the informers' stores.
-func (m *model) fill() error {
+func (m *model) fill() {
 	parts.Progress("%d nodes: making objects", m.Nodes)
 	empty := heap()
-	if err := m.addNodes(); err != nil {
-		return err
-	}
+	m.addNodes()
 	nodes := heap()
-	if err := m.addVolumes(); err != nil {
-		return err
-	}
+	m.addVolumes()
 	volumes := heap()
-	if err := m.occupy(); err != nil {
-		return err
-	}
+	m.occupy()
 	m.measure(float64(len(m.slots)), "volumes")
 	m.measure((nodes-empty)/float64(m.Nodes), "informer-B/node")
 	m.measure((volumes-nodes)/float64(len(m.slots)), "informer-B/volume")
 	m.measure(heap()-empty, "informer-B")
-	return nil
 }
 
 // handle is the part of the framework that the plugin uses.
@@ -238,9 +229,7 @@ func (m *model) next(ctx context.Context, probe bool) error {
 	if err := m.setPhases(a); err != nil {
 		return err
 	}
-	if err := m.begin(a, node); err != nil {
-		return err
-	}
+	m.begin(a, node)
 	if err := m.stream(); err != nil {
 		return err
 	}

@@ -54,11 +54,7 @@ func (m *model) verify() error {
 }
 
 func (m *model) verifyClaim(w *workload, name string) (volume string, err error) {
-	claim, err := m.claim(w.pod.Namespace, name)
-	if err != nil {
-		return "", err
-	}
-	pv, err := m.volume(claim.Spec.VolumeName)
+	claim, pv, err := m.bound(w.pod.Namespace, name)
 	if err != nil {
 		return "", err
 	}

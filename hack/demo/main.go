@@ -4,8 +4,8 @@
 // Command demo schedules stateful pods by their volumes on a real control plane
 // on this machine, prints what happens, and checks the outcome.
 //
-//	go run ./hack/demo          from the top of the repository, as "make demo" does
-//	go run ./hack/demo -keep    leaves the cluster running until Ctrl-C
+//	go run ./hack/demo           from the top of the repository, as "make demo" does
+//	KEEP=1 go run ./hack/demo    leaves the cluster running until Ctrl-C
 //
 // It builds and starts etcd, kube-apiserver, kube-controller-manager, simulated
 // nodes, the stock kube-scheduler and, as a second scheduler with the sample
@@ -17,7 +17,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -43,12 +42,10 @@ import (
 )
 
 func main() {
-	keep := flag.Bool("keep", os.Getenv("KEEP") != "", "leave the cluster running until Ctrl-C (also: KEEP=1)")
-	flag.Parse()
 	// A closed standard output must not end the demo before it has removed its folders.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := run(ctx, *keep)
+	err := run(ctx, os.Getenv("KEEP") != "")
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "\ndemo failed:", err)

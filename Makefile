@@ -150,17 +150,17 @@ soak: control-plane ## The long campaigns in full strength, an hour or more; RUN
 
 .PHONY: bench
 bench: control-plane ## The stock plugin and ours side by side on whole clusters, the extender and the provisioner; WORKLOADS=a,b ROUNDS=n CALLS=n
-	@go build -v -o bin/tools/bench ./hack/bench 2>&1 | $(PROGRESS)
+	@go build -v -o bin/tools/bench ./test/perf/bench 2>&1 | $(PROGRESS)
 	@bin/tools/bench -out docs/benchmarks/clusters.txt -only='$(WORKLOADS)' -rounds=$(or $(ROUNDS),0) -calls=$(or $(CALLS),0)
 	@$(if $(WORKLOADS),,$(MAKE) bench-local)
 
 .PHONY: bench-quick
 bench-quick: control-plane ## A small set of the same, within 10 minutes; stores nothing
-	@go build -v -o bin/tools/bench ./hack/bench 2>&1 | $(PROGRESS)
+	@go build -v -o bin/tools/bench ./test/perf/bench 2>&1 | $(PROGRESS)
 	@bin/tools/bench -quick -rounds=$(or $(ROUNDS),0)
 
 .PHONY: bench-local
-bench-local: control-plane ## The provisioner on real disks (root); ONLY=latency,resting,wiping,watching DISKS=n ROUNDS=n
+bench-local: control-plane ## The provisioner on real disks (root); ONLY=latency,resting,wiping,watching,controller DISKS=n ROUNDS=n
 	@go build -v -o bin/tools/local ./test/perf/local 2>&1 | $(PROGRESS)
 	@bin/tools/local -out docs/benchmarks/provisioner.txt -only='$(ONLY)' -disks=$(or $(DISKS),0) -rounds=$(or $(ROUNDS),0)
 
@@ -174,13 +174,9 @@ bench-scheduler-perf: control-plane ## Upstream's scheduler_perf, Stowage agains
 	@go build -v -o bin/tools/schedulerperf ./test/perf/schedulerperf 2>&1 | $(PROGRESS)
 	@bin/tools/schedulerperf -out docs/benchmarks/scheduler-perf.txt -only='$(ONLY)' -rounds=$(or $(ROUNDS),0)
 
-.PHONY: bench-controller
-bench-controller: control-plane ## The controller on a large cluster, printed only; NODES=n LOST=n
-	@go run ./test/perf/controller -nodes=$(or $(NODES),0) -lost=$(or $(LOST),0)
-
 .PHONY: bench-page
 bench-page: ## The tables of docs/benchmarks.md, from the stored results
-	@go run ./hack/bench -page
+	@go run ./test/perf/bench -page
 
 .PHONY: bench-guard
 bench-guard: ## Has speed fallen back? Ratios only, so any machine will do

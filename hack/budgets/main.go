@@ -12,9 +12,8 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -48,20 +47,13 @@ func main() {
 
 func run(took map[string]time.Duration, files []string) error {
 	for _, name := range files {
-		if err := readFile(name, took); err != nil {
+		events, err := os.ReadFile(name)
+		if err != nil {
 			return err
 		}
+		read(events, took)
 	}
 	return write(os.Stdout, took, deadline.Stretch)
-}
-
-func readFile(name string, took map[string]time.Duration) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return read(f, took)
 }
 
 // event is what `go test -json` prints, as `go doc test2json` describes it.
@@ -74,29 +66,23 @@ type event struct {
 
 // read adds the time in which at least one package of a suite ran: packages of one suite run side
 // by side, and so do suites. It skips lines that are not events.
-func read(in io.Reader, took map[string]time.Duration) error {
+func read(events []byte, took map[string]time.Duration) {
 	running, begin := map[string]int{}, map[string]time.Time{} // by suite
-	for lines := bufio.NewReader(in); ; {
-		line, err := lines.ReadBytes('\n')
+	for line := range bytes.Lines(events) {
 		var e event
-		if json.Unmarshal(line, &e) == nil && e.Test == "" && e.Package != "" {
-			suite := suiteOf(strings.TrimPrefix(e.Package, module))
-			switch e.Action {
-			case "start":
-				if running[suite]++; running[suite] == 1 {
-					begin[suite] = e.Time
-				}
-			case "pass", "fail", "skip":
-				if running[suite]--; suite != "" && running[suite] == 0 {
-					took[suite] += e.Time.Sub(begin[suite])
-				}
+		if json.Unmarshal(line, &e) != nil || e.Test != "" || e.Package == "" {
+			continue
+		}
+		suite := suiteOf(strings.TrimPrefix(e.Package, module))
+		switch e.Action {
+		case "start":
+			if running[suite]++; running[suite] == 1 {
+				begin[suite] = e.Time
 			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
+		case "pass", "fail", "skip":
+			if running[suite]--; suite != "" && running[suite] == 0 {
+				took[suite] += e.Time.Sub(begin[suite])
+			}
 		}
 	}
 }

@@ -5,11 +5,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,14 +86,14 @@ func byName[T any, P interface {
 	return named
 }
 
-// checkOutcome prints and checks the outcome.
-func (d *demo) checkOutcome(ctx context.Context) error {
+// checkAll prints and checks the outcome.
+func (d *demo) checkAll(ctx context.Context) error {
 	s, err := read(ctx, d.cluster.Client())
 	if err != nil {
 		return err
 	}
 	fmt.Printf("\nResult\n\n")
-	if err := s.table(); err != nil {
+	if err := s.table(func(string) bool { return true }); err != nil {
 		return err
 	}
 	if err := s.check(); err != nil {
@@ -113,45 +115,49 @@ func (d *demo) checkOutcome(ctx context.Context) error {
 // check returns everything that is not as wanted, joined; nil if all is.
 func (s state) check() error {
 	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		errs = append(errs, s.checkClaim(name))
+	}
 	claimOf := map[string]string{} // by volume
 	for _, name := range slices.Sorted(maps.Keys(s.claims)) {
-		claim := s.claims[name]
-		want, known := wanted[name]
-		if !known {
+		volume := s.claims[name].Spec.VolumeName
+		if _, known := wanted[name]; !known {
 			errs = append(errs, fmt.Errorf("claim %s is not part of the demo", name))
-			continue
 		}
-		if other, taken := claimOf[claim.Spec.VolumeName]; taken && claim.Spec.VolumeName != "" {
-			errs = append(errs, fmt.Errorf("volume %s is bound twice: to claims %s and %s", claim.Spec.VolumeName, other, name))
+		if other, taken := claimOf[volume]; taken && volume != "" {
+			errs = append(errs, fmt.Errorf("volume %s is bound twice: to claims %s and %s", volume, other, name))
 		}
-		claimOf[claim.Spec.VolumeName] = name
-		if err := s.checkClaim(claim, want); err != nil {
-			errs = append(errs, fmt.Errorf("claim %s of pod %s: %w", name, want.pod, err))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		if s.claims[name] == nil {
-			errs = append(errs, fmt.Errorf("claim %s does not exist", name))
-		}
+		claimOf[volume] = name
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.volumes)) {
-		pv := s.volumes[name]
-		if ref := pv.Spec.ClaimRef; ref != nil && claimOf[name] != ref.Name {
+		if ref := s.volumes[name].Spec.ClaimRef; ref != nil && claimOf[name] != ref.Name {
 			errs = append(errs, fmt.Errorf("volume %s has a claimRef to claim %s, which has another volume", name, ref.Name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (s state) checkClaim(claim *v1.PersistentVolumeClaim, want outcome) error {
+// checkClaim returns the first thing about a claim of the demo that is not as wanted.
+func (s state) checkClaim(name string) error {
+	want, claim := wanted[name], s.claims[name]
+	if claim == nil {
+		return fmt.Errorf("claim %s does not exist", name)
+	}
+	if err := s.checkOutcome(claim, want); err != nil {
+		return fmt.Errorf("claim %s of pod %s: %w", name, want.pod, err)
+	}
+	return nil
+}
+
+func (s state) checkOutcome(claim *v1.PersistentVolumeClaim, want outcome) error {
 	pod := s.pods[want.pod]
 	switch {
-	case want.volume == published && claim.Spec.VolumeName == "":
-		return errors.New("has no volume")
-	case want.volume != published && claim.Spec.VolumeName != want.volume:
-		return fmt.Errorf("has volume %q, want %q", claim.Spec.VolumeName, want.volume)
 	case pod == nil:
 		return errors.New("the pod does not exist")
+	case claim.Spec.VolumeName == "" && want.volume != "":
+		return fmt.Errorf("has no volume; the scheduler reports: %s", rejection(pod))
+	case want.volume != published && claim.Spec.VolumeName != want.volume:
+		return fmt.Errorf("has volume %q, want %q", claim.Spec.VolumeName, want.volume)
 	case len(want.nodes) == 0 && pod.Spec.NodeName == "":
 		return nil
 	case !slices.Contains(want.nodes, pod.Spec.NodeName):
@@ -190,26 +196,51 @@ func reaches(pv *v1.PersistentVolume, node *v1.Node) bool {
 	return err == nil && selector.Match(node)
 }
 
-// table prints one line per claim.
-func (s state) table() error {
-	table := newTable()
-	fmt.Fprintf(table, "%sPOD\tNODE\tZONE\tCLAIM\tVOLUME\tREQUESTED\tSIZE\n", indent)
-	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
-		node, zone := "(waits)", "-"
-		if n := s.nodes[s.pods[name].Spec.NodeName]; n != nil {
+// rejection is the message of the pod's condition PodScheduled, which each attempt writes; empty if
+// it has none.
+func rejection(pod *v1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// until waits until check, which is called after each change, returns nil, and returns the
+// objects that it accepted. What check returned last is part of the error of a timeout.
+func (d *demo) until(ctx context.Context, what string, check func(state) error) (s state, err error) {
+	var last error
+	err = d.changes.Wait(ctx, waitTimeout, what, func() bool {
+		if s, last = read(ctx, d.cluster.Client()); last == nil {
+			last = check(s)
+		}
+		return last == nil
+	})
+	if err != nil {
+		return s, fmt.Errorf("%w: %w", err, last)
+	}
+	return s, nil
+}
+
+// table prints one line per claim of the selected pods.
+func (s state) table(is func(pod string) bool) error {
+	table := newTable("POD", "NODE", "ZONE", "CLAIM", "VOLUME", "REQUESTED", "SIZE")
+	for _, name := range slices.SortedFunc(maps.Keys(wanted), func(a, b string) int {
+		return cmp.Or(strings.Compare(wanted[a].pod, wanted[b].pod), strings.Compare(a, b))
+	}) {
+		pod, claim := s.pods[wanted[name].pod], s.claims[name]
+		if pod == nil || claim == nil || !is(pod.Name) {
+			continue
+		}
+		node, zone, volume, size := "(waits)", "-", "-", "-"
+		if n := s.nodes[pod.Spec.NodeName]; n != nil {
 			node, zone = n.Name, n.Labels[v1.LabelTopologyZone]
 		}
-		for _, claim := range claimsOf(s.pods[name]) {
-			volume, capacity := "-", "-"
-			if pv := s.volumeOf(claim); pv != nil {
-				volume, capacity = short(pv.Name), pv.Spec.Capacity.Storage().String()
-			}
-			requested := "-"
-			if c := s.claims[claim]; c != nil {
-				requested = c.Spec.Resources.Requests.Storage().String()
-			}
-			fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\n", indent, name, node, zone, claim, volume, requested, capacity)
+		if pv := s.volumes[claim.Spec.VolumeName]; pv != nil {
+			volume, size = short(pv.Name), pv.Spec.Capacity.Storage().String()
 		}
+		table.row(pod.Name, node, zone, name, volume, claim.Spec.Resources.Requests.Storage().String(), size)
 	}
 	return table.Flush()
 }
@@ -222,18 +253,10 @@ func (s state) totals() string {
 			placed++
 		}
 	}
-	for claim := range s.claims {
-		if s.volumeOf(claim) != nil {
+	for _, claim := range s.claims {
+		if s.volumes[claim.Spec.VolumeName] != nil {
 			bound++
 		}
 	}
 	return fmt.Sprintf("%d pods run, %d waits. %d claims are bound, no volume is bound twice.", placed, len(s.pods)-placed, bound)
-}
-
-// volumeOf is the claim's volume, nil for none.
-func (s state) volumeOf(claim string) *v1.PersistentVolume {
-	if c := s.claims[claim]; c != nil {
-		return s.volumes[c.Spec.VolumeName]
-	}
-	return nil
 }

@@ -4,8 +4,8 @@
 // Command demo schedules stateful pods by their volumes on a real control plane
 // on this machine, prints what happens, and checks the outcome.
 //
-//	go run ./hack/demo          from the top of the repository, as "make demo" does
-//	go run ./hack/demo -keep    leaves the cluster running until Ctrl-C
+//	go run ./hack/demo           from the top of the repository, as "make demo" does
+//	KEEP=1 go run ./hack/demo    leaves the cluster running until Ctrl-C
 //
 // It builds and starts etcd, kube-apiserver, kube-controller-manager, simulated
 // nodes, the stock kube-scheduler and, as a second scheduler with the sample
@@ -17,7 +17,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -29,10 +28,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
+	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/deadline"
 	"stowage.dev/stowage/test/external"
@@ -40,12 +42,10 @@ import (
 )
 
 func main() {
-	keep := flag.Bool("keep", os.Getenv("KEEP") != "", "leave the cluster running until Ctrl-C (also: KEEP=1)")
-	flag.Parse()
 	// A closed standard output must not end the demo before it has removed its folders.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := run(ctx, *keep)
+	err := run(ctx, os.Getenv("KEEP") != "")
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "\ndemo failed:", err)
@@ -78,7 +78,7 @@ func run(ctx context.Context, keep bool) (err error) {
 			return fmt.Errorf("step %d: %w", i+1, err)
 		}
 	}
-	if err := d.checkOutcome(running); err != nil {
+	if err := d.checkAll(running); err != nil {
 		return err
 	}
 	d.print("All as expected, in %s from starting etcd.", time.Since(d.begin).Round(100*time.Millisecond))
@@ -93,41 +93,19 @@ func run(ctx context.Context, keep bool) (err error) {
 	return nil
 }
 
-const (
-	indent = "   "
-	// columns fits a terminal of 100 with some space left.
-	columns = 94
-)
+const indent = "   "
 
 // print prints a paragraph.
 func (d *demo) print(format string, args ...any) {
-	fmt.Println(wrap(fmt.Sprintf(format, args...), indent))
+	fmt.Println(indent + strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n"+indent))
 }
 
-// quote prints the message of a component.
-func (d *demo) quote(text string) { fmt.Println(wrap(text, indent+"| ")) }
-
-// wrap breaks text between words, so that no line is longer than columns unless
-// a word is. Each line begins with prefix.
-func wrap(text, prefix string) string {
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case line == "":
-			line = prefix + word
-		case len(line)+1+len(word) > columns:
-			lines = append(lines, line)
-			line = prefix + word
-		default:
-			line += " " + word
-		}
-	}
-	return strings.Join(append(lines, line), "\n")
-}
-
-// startTimeout is ample for a slow machine.
-var startTimeout = 2 * deadline.Wait()
+var (
+	// startTimeout is ample for a slow machine.
+	startTimeout = 2 * deadline.Wait()
+	// waitTimeout is the deadline of each wait; what is waited for takes a fraction of a second.
+	waitTimeout = deadline.Wait() / 2
+)
 
 const (
 	// stowage is the schedulerName of the sample configuration, stock that of
@@ -136,6 +114,8 @@ const (
 	stock   = "default-scheduler"
 
 	configFile = "manifests/scheduler/second/config.yaml"
+
+	namespace = "default" // of the demo's pods and claims
 )
 
 // rights are the manifests for the rights of a second scheduler.
@@ -150,13 +130,13 @@ type demo struct {
 	// scheduler is stowage-scheduler; begin is when everything was built.
 	scheduler *cluster.Process
 	begin     time.Time
-	watch     *watch
+	changes   await.Changes // of nodes, pods, claims and volumes
 
 	provisioner string // path of the binary
 	disks       string // folder of the nodes' disks; empty before there are any
 
-	background sync.WaitGroup     // of informers and the external provisioner
-	end        context.CancelFunc // stops them
+	background sync.WaitGroup // of the external provisioner
+	end        func()         // stops it and the informers
 }
 
 // start builds and starts everything that the steps need.
@@ -199,7 +179,7 @@ func start(ctx context.Context) (_ *demo, err error) {
 	if err := d.startSchedulers(ctx, scheduler, config); err != nil {
 		return nil, err
 	}
-	err = d.startBackground(ctx)
+	err = d.startBackground()
 	return d, err
 }
 
@@ -227,7 +207,7 @@ func (d *demo) startSchedulers(ctx context.Context, binary string, config []byte
 
 // startBackground starts the informers and the external provisioner of class zonal, which log to
 // the cluster's folder.
-func (d *demo) startBackground(ctx context.Context) error {
+func (d *demo) startBackground() error {
 	log, err := os.Create(filepath.Join(d.cluster.Folder(), "demo.log"))
 	if err != nil {
 		return err
@@ -235,18 +215,25 @@ func (d *demo) startBackground(ctx context.Context) error {
 	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log)))
 	klog.SetLogger(logger)
 	running, end := context.WithCancel(klog.NewContext(context.Background(), logger))
+	factory := informers.NewSharedInformerFactory(d.cluster.Client(), 0)
 	d.end = func() {
 		end()
+		factory.Shutdown()
 		d.background.Wait()
 		_ = log.Close()
 	}
-	if d.watch, err = newWatch(ctx, running, d.cluster); err != nil {
-		return err
-	}
-	d.background.Go(d.watch.shutdown)
 	provisioner := external.Provisioner{Client: d.cluster.Client(), Name: "zonal.demo.stowage.dev", Label: v1.LabelTopologyZone}.Controller(running,
 		controller.VolumeName(func(claim *v1.PersistentVolumeClaim) string { return "zonal-" + claim.Name }))
 	d.background.Go(func() { provisioner.Run(running) })
+	core := factory.Core().V1()
+	for _, informer := range []cache.SharedIndexInformer{
+		core.Nodes().Informer(), core.Pods().Informer(), core.PersistentVolumeClaims().Informer(), core.PersistentVolumes().Informer(),
+	} {
+		if _, err := informer.AddEventHandler(d.changes.Handler()); err != nil {
+			return err
+		}
+	}
+	factory.StartWithContext(running)
 	return nil
 }
 

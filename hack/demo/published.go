@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +17,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
@@ -49,22 +49,25 @@ func publishDisks(ctx context.Context, d *demo) (err error) {
 			return fmt.Errorf("start the provisioner of %s: %w", node, err)
 		}
 	}
-	var volumes []*v1.PersistentVolume
-	if err := d.watch.until(ctx, "the provisioners publish a volume of each class", func() string {
-		volumes = d.publishedVolumes(func(pv *v1.PersistentVolume) bool { return pv.Status.Phase == v1.VolumeAvailable })
-		if want := len(provisionerNodes) * len(diskClasses); len(volumes) != want {
-			return fmt.Sprintf("%d volumes are Available, want %d", len(volumes), want)
-		}
-		return ""
-	}); err != nil {
+	s, err := d.allPublished(ctx)
+	if err != nil {
 		return err
 	}
-	table := newTable()
-	fmt.Fprintf(table, "%sNODE\tDISK\tVOLUME\tSIZE\n", indent)
-	for _, pv := range volumes {
-		fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\n", indent, nodeOf(pv), diskOf(pv), short(pv.Name), pv.Spec.Capacity.Storage())
+	table := newTable("NODE", "DISK", "VOLUME", "SIZE")
+	for _, pv := range s.published(v1.VolumeAvailable) {
+		table.row(nodeOf(pv), diskOf(pv), short(pv.Name), pv.Spec.Capacity.Storage().String())
 	}
 	return table.Flush()
+}
+
+// allPublished waits until each disk is an Available volume.
+func (d *demo) allPublished(ctx context.Context) (state, error) {
+	return d.until(ctx, "all disks to be published", func(s state) error {
+		if got, want := len(s.published(v1.VolumeAvailable)), len(provisionerNodes)*len(diskClasses); got != want {
+			return fmt.Errorf("%d volumes are Available, want %d", got, want)
+		}
+		return nil
+	})
 }
 
 // startProvisioner makes the disks of a node and starts its provisioner.
@@ -126,22 +129,26 @@ func hostArgs(folder string) ([]string, error) {
 	return []string{"--host-proc=" + proc, "--host-sys=" + sys}, nil
 }
 
-// publishedVolumes returns the selected volumes of the provisioners, by node and path.
-func (d *demo) publishedVolumes(is func(*v1.PersistentVolume) bool) []*v1.PersistentVolume {
-	all, _ := d.watch.volumes.List(labels.Everything()) // listers of informers do not fail
-	all = slices.DeleteFunc(all, func(pv *v1.PersistentVolume) bool {
-		return nodeOf(pv) == "" || pv.DeletionTimestamp != nil || !is(pv)
+// published are the volumes of the provisioners in a phase, by node and path.
+func (s state) published(phase v1.PersistentVolumePhase) []*v1.PersistentVolume {
+	volumes := slices.DeleteFunc(slices.Collect(maps.Values(s.volumes)), func(pv *v1.PersistentVolume) bool {
+		return nodeOf(pv) == "" || pv.DeletionTimestamp != nil || pv.Status.Phase != phase
 	})
-	slices.SortFunc(all, func(a, b *v1.PersistentVolume) int { return strings.Compare(localpv.PathOf(a), localpv.PathOf(b)) })
-	return all
+	return slices.SortedFunc(slices.Values(volumes), func(a, b *v1.PersistentVolume) int {
+		return strings.Compare(localpv.PathOf(a), localpv.PathOf(b))
+	})
 }
 
 // placeShop places a StatefulSet on published volumes, and writes a file to each.
 func placeShop(ctx context.Context, d *demo) error {
-	if err := place("shop.yaml")(ctx, d); err != nil {
+	if err := place("shop.yaml", "shop")(ctx, d); err != nil {
 		return err
 	}
-	for _, pv := range d.publishedVolumes(isBound) {
+	s, err := read(ctx, d.cluster.Client())
+	if err != nil {
+		return err
+	}
+	for _, pv := range s.published(v1.VolumeBound) {
 		if err := os.WriteFile(dataOf(pv), []byte("data of the first StatefulSet\n"), 0o600); err != nil {
 			return err
 		}
@@ -149,53 +156,33 @@ func placeShop(ctx context.Context, d *demo) error {
 	return nil
 }
 
-func isBound(pv *v1.PersistentVolume) bool { return pv.Status.Phase == v1.VolumeBound }
-
-// releaseShop deletes the StatefulSet and its claims, and waits until its disks are clean and
-// published again.
+// releaseShop deletes the StatefulSet and its claims, and waits until its disks, which are all
+// there are, are clean and published again.
 func releaseShop(ctx context.Context, d *demo) error {
 	if err := d.cluster.Client().AppsV1().StatefulSets(namespace).Delete(ctx, "shop", metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	pods, err := podsOf("shop.yaml")
-	if err != nil {
+	if err := d.gone(ctx, "shop"); err != nil {
 		return err
 	}
-	for _, name := range pods {
-		if err := d.watch.gone(ctx, name); err != nil {
-			return err
-		}
-	}
-	former := d.publishedVolumes(isBound)
 	begin := time.Now()
-	err = d.cluster.Client().CoreV1().PersistentVolumeClaims(namespace).
+	err := d.cluster.Client().CoreV1().PersistentVolumeClaims(namespace).
 		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app=shop"})
 	if err != nil {
 		return err
 	}
-	if err := d.watch.until(ctx, "released disks are published again", func() string {
-		for _, pv := range former {
-			if len(d.publishedVolumes(func(next *v1.PersistentVolume) bool { return replaces(next, pv) })) == 0 {
-				return fmt.Sprintf("%s of %s has no new volume that is Available", diskOf(pv), nodeOf(pv))
-			}
-		}
-		return ""
-	}); err != nil {
+	s, err := d.allPublished(ctx)
+	if err != nil {
 		return err
 	}
-	again := time.Since(begin)
-	for _, pv := range former {
+	again, disks := time.Since(begin), s.published(v1.VolumeAvailable)
+	for _, pv := range disks {
 		if _, err := os.Lstat(dataOf(pv)); !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("%s of %s was published again, and its former pod's data should not exist: %w", diskOf(pv), nodeOf(pv), cmp.Or(err, os.ErrExist))
 		}
 	}
-	d.print("%d ms after the deletion of the claims, %d disks are clean and published again.", again.Milliseconds(), len(former))
+	d.print("%d ms after the deletion of the claims, %d disks are clean and published again.", again.Milliseconds(), len(disks))
 	return nil
-}
-
-// replaces reports whether next is an Available volume on the disk of a former one.
-func replaces(next, former *v1.PersistentVolume) bool {
-	return next.UID != former.UID && localpv.PathOf(next) == localpv.PathOf(former) && next.Status.Phase == v1.VolumeAvailable
 }
 
 // nodeOf is the node whose provisioner published the volume; empty for other volumes.
@@ -209,11 +196,5 @@ func diskOf(pv *v1.PersistentVolume) string {
 // dataOf is the path of the file that the demo writes to a volume.
 func dataOf(pv *v1.PersistentVolume) string { return filepath.Join(localpv.PathOf(pv), "data.txt") }
 
-// short shortens the name of a published volume: it keeps the beginning of its hash.
-func short(volume string) string {
-	const hash, enough = 32, 8
-	if len(volume) <= len("local-pv-")+hash {
-		return volume
-	}
-	return volume[:len(volume)-hash+enough] + ".."
-}
+// short is the beginning of a volume's name, enough to distinguish it.
+func short(volume string) string { return volume[:min(len(volume), len("local-pv-node-a-12345678"))] }

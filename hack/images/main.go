@@ -63,41 +63,46 @@ func (o options) write(ctx context.Context, stdout io.Writer) error {
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "IMAGE\tPLATFORM\tLAYERS\tDIGEST\tARCHIVE")
 	for _, name := range o.names {
-		b, err := o.artifact(ctx, name)
-		if err != nil {
-			return fmt.Errorf("make image %s: %w", name, err)
+		if err := o.writeImage(ctx, name, table); err != nil {
+			return fmt.Errorf("image %s: %w", name, err)
 		}
-		path, err := o.archive(b)
-		if err != nil {
-			return fmt.Errorf("write archive of %s: %w", name, err)
-		}
-		digest, err := b.top().Digest()
-		if err != nil {
-			return fmt.Errorf("make image %s: %w", name, err)
-		}
-		size, err := b.size()
-		if err != nil {
-			return fmt.Errorf("make image %s: %w", name, err)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%.1f MB\t%s\t%s\n", b.reference, o.platformNames(), float64(size)/1e6, digest, path)
-		if o.push == "" {
-			continue
-		}
-		pushed, err := o.send(ctx, b)
-		if err != nil {
-			return fmt.Errorf("push image %s: %w", name, err)
-		}
-		fmt.Fprintf(table, "%s\t%s\t\t%s\tpushed\n", pushed, o.platformNames(), digest)
 	}
 	return table.Flush()
 }
 
-func (o options) platformNames() string {
-	names := make([]string, 0, len(o.platforms))
-	for _, p := range o.platforms {
-		names = append(names, p.String())
+// writeImage makes an image, and prints a line for what is stored and one for what is pushed.
+func (o options) writeImage(ctx context.Context, name string, table io.Writer) error {
+	b, err := o.artifact(ctx, name)
+	if err != nil {
+		return err
 	}
-	return strings.Join(names, ",")
+	path, err := o.archive(b)
+	if err != nil {
+		return fmt.Errorf("write archive: %w", err)
+	}
+	digest, err := b.top().Digest()
+	if err != nil {
+		return err
+	}
+	size, err := b.size()
+	if err != nil {
+		return err
+	}
+	var platforms []string
+	for _, p := range o.platforms {
+		platforms = append(platforms, p.String())
+	}
+	list := strings.Join(platforms, ",")
+	fmt.Fprintf(table, "%s\t%s\t%.1f MB\t%s\t%s\n", b.reference, list, float64(size)/1e6, digest, path)
+	if o.push == "" {
+		return nil
+	}
+	pushed, err := o.send(ctx, b)
+	if err != nil {
+		return fmt.Errorf("push: %w", err)
+	}
+	_, err = fmt.Fprintf(table, "%s\t%s\t\t%s\tpushed\n", pushed, list, digest)
+	return err
 }
 
 // repository is the prefix of the images' names in manifests: a name, not a registry.
@@ -151,23 +156,18 @@ func parse(command string, args []string) (options, error) {
 	if o.platforms, err = parsePlatforms(platforms); err != nil {
 		return o, err
 	}
-	if err := o.checkNames(); err != nil || command != "write" {
-		return o, err
-	}
-	return o, o.checkReferences()
-}
-
-// checkNames returns an error for a name that an image cannot have.
-func (o options) checkNames() error {
 	if len(o.names) == 0 {
-		return errors.New("name the images to make, such as stowage-scheduler")
+		return o, errors.New("name the images to make, such as stowage-scheduler")
 	}
 	for _, n := range o.names {
 		if !binaryName.MatchString(n) {
-			return fmt.Errorf("image %q: a name has small letters, digits and single dashes", n)
+			return o, fmt.Errorf("image %q: a name has small letters, digits and single dashes", n)
 		}
 	}
-	return nil
+	if command != "write" {
+		return o, nil
+	}
+	return o, o.checkReferences()
 }
 
 // checkReferences returns an error for a base, tag or registry that is not valid.

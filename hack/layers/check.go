@@ -12,7 +12,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -30,7 +29,6 @@ func Check(files []File, packages []Package, bans []Ban) []string {
 		}
 		c.checkOwnImports(f)
 		c.checkPure(f)
-		c.checkFixtures(f)
 		for _, ban := range bans {
 			c.checkBan(f, ban)
 		}
@@ -88,7 +86,7 @@ func (c *checker) checkOwnImports(f File) {
 				continue // reported by checkLayer
 			}
 			c.breach("%s imports %s: the product does not import its tests and tools", f.Path, target)
-		case to == from, toLayer == Keys, toLayer == Fixture: // checkFixtures
+		case to == from, toLayer == Keys:
 		case fromLayer == Pure && toLayer == Pure:
 		case fromLayer <= Leaf:
 			c.breach("%s imports %s: leaves import nothing of the product outside %s", f.Path, target, from)
@@ -120,28 +118,13 @@ func (c *checker) checkPure(f File) {
 	}
 }
 
-// checkFixtures reports imports of fixtures outside of tests.
-func (c *checker) checkFixtures(f File) {
-	if inAny(f.Path, fixtureUsers) {
-		return
-	}
-	from, _, _ := c.find(f.Package())
-	for _, imported := range f.Imports {
-		target, own := strings.CutPrefix(imported, Module+"/")
-		to, layer, ok := c.find(target)
-		if own && ok && layer == Fixture && to != from {
-			c.breach("%s imports %s: fixtures are for test files and test/", f.Path, target)
-		}
-	}
-}
-
 func (c *checker) checkBan(f File, ban Ban) {
 	if !placed(f.Package(), ban.On, true) || placed(f.Package(), ban.But, false) {
 		return
 	}
 	for _, imported := range f.Imports {
 		if inAny(imported, ban.Imports) {
-			c.breach("%s: %s must not be imported: %s", f.Path, imported, ban.Why)
+			c.breach("%s imports %s: %s", f.Path, strings.TrimPrefix(imported, Module+"/"), ban.Why)
 		}
 	}
 }
@@ -229,15 +212,15 @@ func ReadTree(root string) ([]File, error) {
 		if !strings.HasSuffix(name, ".go") {
 			return nil
 		}
+		syntax, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
 		rel, err := filepath.Rel(root, name)
-		if err != nil {
-			return err
+		f := File{Path: filepath.ToSlash(rel)}
+		for _, spec := range syntax.Imports {
+			f.Imports = append(f.Imports, strings.Trim(spec.Path.Value, "\"`"))
 		}
-		source, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		f, err := parse(filepath.ToSlash(rel), source)
 		files = append(files, f)
 		return err
 	})
@@ -251,20 +234,4 @@ func ignored(name, base string) bool {
 	}
 	_, err := os.Stat(filepath.Join(name, "go.mod"))
 	return err == nil
-}
-
-func parse(name string, source []byte) (File, error) {
-	syntax, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ImportsOnly)
-	if err != nil {
-		return File{}, fmt.Errorf("parse %s: %w", name, err)
-	}
-	f := File{Path: name}
-	for _, spec := range syntax.Imports {
-		imported, err := strconv.Unquote(spec.Path.Value)
-		if err != nil {
-			return File{}, fmt.Errorf("parse import of %s: %w", name, err)
-		}
-		f.Imports = append(f.Imports, imported)
-	}
-	return f, nil
 }

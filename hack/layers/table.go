@@ -26,8 +26,6 @@ const (
 	// Keys are the label, annotation and finalizer keys and the stowage.dev API types, which
 	// every layer may import.
 	Keys Layer = -2
-	// Fixture packages are for tests, and are leaves otherwise.
-	Fixture Layer = -3
 )
 
 // Package gives a layer to a package and everything below its folder.
@@ -69,7 +67,7 @@ func Packages() []Package {
 		{"pkg/metrics", Leaf},
 		{"pkg/logkeys", Leaf},
 
-		{"pkg/testing/*", Fixture},
+		{"pkg/testing/*", Leaf},
 	}
 }
 
@@ -81,7 +79,7 @@ type Ban struct {
 	On []string
 	// But lists the places that are exempt, as in Package.
 	But []string
-	// Why ends the sentence "must not be imported: ...".
+	// Why ends the sentence "a.go imports b: ...".
 	Why string
 }
 
@@ -118,6 +116,11 @@ func Bans() []Ban {
 			On:      []string{"pkg/localdisk/device"},
 			Why:     "packages of devices and mounts do not depend on Kubernetes",
 		},
+		{
+			Imports: []string{"stowage.dev/stowage/pkg/testing"},
+			But:     []string{"pkg/testing", "test"},
+			Why:     "fixtures are for test files and test/",
+		},
 	}
 }
 
@@ -134,6 +137,3 @@ var (
 	pureBannedStd  = []string{"context", "crypto/rand", "log", "math/rand", "net", "os", "runtime", "syscall"}
 	pureBannedDeps = []string{"k8s.io/client-go"}
 )
-
-// Fixtures may be imported by test files, and by everything below these folders.
-var fixtureUsers = []string{"test"}

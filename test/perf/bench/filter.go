@@ -1,11 +1,10 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package bench
+package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -76,7 +75,7 @@ func Filter(ctx context.Context, c Config, calls int) (measured figures.Set, err
 			return nil, err
 		}
 	}
-	if err := s.startExtender(ctx, c.Extender, c.Profile.Verbosity); err != nil {
+	if err := s.startExtender(ctx, c); err != nil {
 		return nil, err
 	}
 	for i, series := range filterSeries {
@@ -165,12 +164,11 @@ func (s *setup) callFilter(ctx context.Context, series filterCalls, pods []*v1.P
 		figures.Value{Value: figures.Quantile(wholes, 0.99), Unit: "with-json-p99-sec"}), nil
 }
 
-// filter requests a decision on all nodes. A call lasts from the first byte sent to the last one
-// read; the whole includes the caller's encoding and decoding.
+// filter requests a decision on all nodes. The whole includes the caller's encoding and decoding.
 func (s *setup) filter(ctx context.Context, pod *v1.Pod, nodes []string, fits int) (took, whole time.Duration, err error) {
 	begin := time.Now()
 	var result extenderv1.ExtenderFilterResult
-	took, err = s.call(ctx, "filter", extenderv1.ExtenderArgs{Pod: pod, NodeNames: &nodes}, &result)
+	took, err = s.extender.call(ctx, "filter", extenderv1.ExtenderArgs{Pod: pod, NodeNames: &nodes}, &result)
 	whole = time.Since(begin)
 	switch {
 	case err != nil:
@@ -182,21 +180,6 @@ func (s *setup) filter(ctx context.Context, pod *v1.Pod, nodes []string, fits in
 	return took, whole, err
 }
 
-// call has the extender do a verb, and decodes its answer.
-func (s *setup) call(ctx context.Context, verb string, args, result any) (took time.Duration, err error) {
-	body, err := json.Marshal(args)
-	if err != nil {
-		return 0, err
-	}
-	sent := time.Now()
-	answer, err := s.extender.Call(ctx, verb, body)
-	took = time.Since(sent)
-	if err != nil {
-		return took, err
-	}
-	return took, json.Unmarshal(answer, result)
-}
-
 // bindOrNot binds the pod, or makes a call to bind that is refused: the extender waits for
 // one, and it must not change objects.
 func (s *setup) bindOrNot(ctx context.Context, bind bool, pod *v1.Pod, node string) error {
@@ -205,7 +188,7 @@ func (s *setup) bindOrNot(ctx context.Context, bind bool, pod *v1.Pod, node stri
 	}
 	var result extenderv1.ExtenderBindingResult
 	args := extenderv1.ExtenderBindingArgs{PodName: pod.Name, PodNamespace: pod.Namespace, PodUID: pod.UID, Node: node}
-	_, err := s.call(ctx, "bind", args, &result)
+	_, err := s.extender.call(ctx, "bind", args, &result)
 	switch {
 	case err != nil:
 		return err

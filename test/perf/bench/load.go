@@ -1,12 +1,11 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package bench
+package main
 
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/client-go/util/retry"
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/await"
@@ -90,29 +88,15 @@ func sendEvents(ctx context.Context, s *setup, pods []*v1.Pod) error {
 }
 
 func touchNode(ctx context.Context, s *setup, i int) error {
-	nodes := s.client.CoreV1().Nodes()
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		node, err := nodes.Get(ctx, nodeName(i%s.workload.Nodes), metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		node.Labels["touched"] = strconv.Itoa(i)
-		_, err = nodes.Update(ctx, node, metav1.UpdateOptions{})
-		return err
-	})
+	touched := fmt.Appendf(nil, `{"metadata":{"labels":{"touched":"%d"}}}`, i)
+	_, err := s.client.CoreV1().Nodes().Patch(ctx, nodeName(i%s.workload.Nodes), types.MergePatchType, touched, metav1.PatchOptions{})
+	return err
 }
 
 func touchVolume(ctx context.Context, s *setup, i int) error {
-	volumes := s.client.CoreV1().PersistentVolumes()
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		pv, err := volumes.Get(ctx, s.volumes[i%len(s.volumes)].Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		metav1.SetMetaDataAnnotation(&pv.ObjectMeta, "touched", strconv.Itoa(i))
-		_, err = volumes.Update(ctx, pv, metav1.UpdateOptions{})
-		return err
-	})
+	touched := fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":"%d"}}}`, i)
+	_, err := s.client.CoreV1().PersistentVolumes().Patch(ctx, s.volumes[i%len(s.volumes)].Name, types.MergePatchType, touched, metav1.PatchOptions{})
+	return err
 }
 
 func addVolume(ctx context.Context, s *setup, i int) error {

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package bench
+package main
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"stowage.dev/stowage/test/await"
@@ -39,23 +38,24 @@ func newRecorder(done func(*v1.Pod) bool) *recorder {
 	}
 }
 
-// record starts to watch, and ends with the context. Wait for stopped.
-func record(ctx context.Context, client kubernetes.Interface, done func(*v1.Pod) bool) (r *recorder, stopped func(), err error) {
-	r = newRecorder(done)
-	ctx, cancel := context.WithCancel(ctx)
-	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", namespace, fields.Everything())
+// watchPods begins to record, until the setup is closed.
+func (s *setup) watchPods(ctx context.Context) error {
+	done := s.workload.done
+	if done == nil {
+		done = hasNode
+	}
+	s.recorder = newRecorder(done)
+	lw := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "pods", namespace, fields.Everything())
 	informer := cache.NewSharedInformer(lw, &v1.Pod{}, 0)
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { r.see(o.(*v1.Pod)) },
-		UpdateFunc: func(_, o any) { r.see(o.(*v1.Pod)) },
+		AddFunc:    func(o any) { s.recorder.see(o.(*v1.Pod)) },
+		UpdateFunc: func(_, o any) { s.recorder.see(o.(*v1.Pod)) },
 	}); err != nil {
-		cancel()
-		return nil, nil, err
+		return err
 	}
-	var running sync.WaitGroup
-	running.Go(func() { informer.RunWithContext(ctx) })
+	s.background(ctx, informer.RunWithContext)
 	cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
-	return r, func() { cancel(); running.Wait() }, nil
+	return nil
 }
 
 func (r *recorder) see(pod *v1.Pod) {

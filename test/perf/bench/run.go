@@ -1,26 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench measures schedulers on whole clusters: real etcd,
-// kube-apiserver and PV controller, and nodes and volumes that are objects
-// only.
-//
-// Run does one run of a Workload by one arm, on its own cluster: it makes
-// the nodes, volumes and claims first, starts the PV controller and the
-// scheduler, lets one pod be scheduled to warm them up, and only then puts the
-// load on and measures. All arms run the same scheduler binary; only its
-// profile differs. In the arm Ceiling a bare client of this package does
-// the writes of scheduling instead, with places chosen beforehand.
-//
-//	workload.go   the workloads, and who runs them
-//	run.go        one run from start to end, and what it measures
-//	setup.go      the cluster of a run, the arms' profiles, and what is recorded of a scheduler
-//	storage.go    its nodes, volumes and claims, and a provisioner that answers at once
-//	load.go       what is done while it is measured, and the bare client
-//	filter.go     the extender's calls to filter
-//	recorder.go   what a client sees of the pods
-//	usage.go      CPU time, memory and API requests
-package bench
+package main
 
 import (
 	"context"
@@ -135,10 +116,10 @@ func (s *setup) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
 		return nil, err
 	}
 	if c.Arm != Ceiling {
-		if err := s.startExtender(ctx, c.Extender, c.Profile.Verbosity); err != nil {
+		if err := s.startExtender(ctx, c); err != nil {
 			return nil, err
 		}
-		if err := s.startScheduler(ctx, c.Scheduler, c.Profile.Verbosity); err != nil {
+		if err := s.startScheduler(ctx, c); err != nil {
 			return nil, err
 		}
 	}

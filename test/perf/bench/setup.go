@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package bench
+package main
 
 import (
 	"context"
@@ -16,14 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
-	"stowage.dev/stowage/test/perf/extender"
 )
 
 // setup is the cluster of one run, and its objects.
@@ -35,7 +32,7 @@ type setup struct {
 	cluster   *cluster.Cluster
 	client    kubernetes.Interface // without a limit of requests
 	scheduler *cluster.Process     // nil in the ceiling's arm
-	extender  *extender.Extender   // nil in arms without one
+	extender  *extender            // nil in arms without one
 	recorder  *recorder
 	closers   []func()
 
@@ -82,6 +79,14 @@ func (s *setup) close() error {
 	return s.cluster.Stop()
 }
 
+// background runs something until the setup is closed.
+func (s *setup) background(ctx context.Context, run func(context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { run(ctx) })
+	s.closers = append(s.closers, func() { cancel(); running.Wait() })
+}
+
 // startPVController waits until it has seen all existing objects.
 func (s *setup) startPVController(ctx context.Context) error {
 	s.progress("PV controller")
@@ -94,42 +99,26 @@ func (s *setup) startPVController(ctx context.Context) error {
 		return err
 	}
 	lw := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "persistentvolumes", "", fields.OneTermEqualSelector("metadata.name", last.Name))
-	_, err := watchtools.UntilWithSync(ctx, lw, &v1.PersistentVolume{}, nil, func(e watch.Event) (bool, error) {
-		pv, ok := e.Object.(*v1.PersistentVolume)
-		return ok && pv.Status.Phase == v1.VolumeAvailable, nil
-	})
-	if err != nil {
+	if err := cluster.Until(ctx, lw, &v1.PersistentVolume{}, func(o runtime.Object) bool {
+		return o.(*v1.PersistentVolume).Status.Phase == v1.VolumeAvailable
+	}); err != nil {
 		return fmt.Errorf("wait for the PV controller to make volume %s Available: %w", last.Name, err)
 	}
 	return nil
-}
-
-// startExtender starts the extender of arms that have one.
-func (s *setup) startExtender(ctx context.Context, binary string, verbosity int) (err error) {
-	mode, ok := map[Arm]string{ExtenderFull: "full", ExtenderAdvisory: "advisory"}[s.arm]
-	if !ok {
-		return nil
-	}
-	s.progress("extender")
-	s.extender, err = extender.Start(ctx, extender.Config{Cluster: s.cluster, Binary: binary, Mode: mode, QPS: clientQPS, Verbosity: verbosity})
-	return err
 }
 
 // rights of the scheduler beyond those that kube-scheduler has.
 var rights = []string{"manifests/scheduler/direct-binding/role.yaml", "manifests/scheduler/only/rbac.yaml"}
 
 // startScheduler starts the arm's scheduler.
-func (s *setup) startScheduler(ctx context.Context, binary string, verbosity int) error {
+func (s *setup) startScheduler(ctx context.Context, c Config) error {
 	qps := clientQPS
 	if s.workload.defaultQPS {
 		qps = 0
 	}
-	var config []byte
-	var err error
+	config, err := schedulerConfig(s.arm, qps)
 	if s.extender != nil {
-		config, err = s.extender.SchedulerConfig()
-	} else {
-		config, err = schedulerConfig(s.arm, qps)
+		config, err = s.extender.schedulerConfig()
 	}
 	if err != nil {
 		return err
@@ -139,25 +128,10 @@ func (s *setup) startScheduler(ctx context.Context, binary string, verbosity int
 		return fmt.Errorf("run this from the top of the repository: %w", err)
 	}
 	s.scheduler, err = s.cluster.StartHealthyScheduler(ctx, cluster.SchedulerOptions{
-		Name: "stowage-scheduler", Binary: binary, ConfigYAML: config,
-		ExtraArgs: []string{fmt.Sprintf("--v=%d", verbosity)},
+		Name: "stowage-scheduler", Binary: c.Scheduler, ConfigYAML: config,
+		ExtraArgs: []string{fmt.Sprintf("--v=%d", c.Profile.Verbosity)},
 	})
 	return err
-}
-
-// watchPods begins to record.
-func (s *setup) watchPods(ctx context.Context) error {
-	done := s.workload.done
-	if done == nil {
-		done = hasNode
-	}
-	r, stop, err := record(ctx, s.client, done)
-	if err != nil {
-		return err
-	}
-	s.recorder = r
-	s.closers = append(s.closers, stop)
-	return nil
 }
 
 // clientQPS of the scheduler in all arms, except in workloads with

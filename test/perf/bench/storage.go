@@ -1,13 +1,12 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package bench
+package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -199,9 +198,6 @@ const provisionerName = "instant.bench.example"
 
 // startProvisioner serves the class, by node, until the setup is closed.
 func (s *setup) startProvisioner(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
 	loop := external.Provisioner{Client: s.client, Name: provisionerName, Label: v1.LabelHostname}.Controller(ctx, controller.Threadiness(parallelism))
-	var running sync.WaitGroup
-	running.Go(func() { loop.Run(ctx) })
-	s.closers = append(s.closers, func() { cancel(); running.Wait() })
+	s.background(ctx, loop.Run)
 }

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package bench
+package main
 
 import (
 	"context"
@@ -13,10 +13,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/source"
@@ -68,26 +67,38 @@ func (s *setup) usage(ctx context.Context, last bool) (u usage, err error) {
 	return u, nil
 }
 
-func (s *setup) cpu(_ context.Context, u *usage) (err error) {
-	if s.scheduler != nil {
-		if u.SchedulerCPU, err = cpuTime(s.scheduler); err != nil {
-			return err
-		}
-	}
+func (s *setup) cpu(_ context.Context, u *usage) error {
+	processes := map[*float64]*cluster.Process{&u.SchedulerCPU: s.scheduler, &u.PVControllerCPU: s.cluster.ControllerManager().Process()}
 	if s.extender != nil {
-		if u.ExtenderCPU, err = cpuTime(s.extender.Process); err != nil {
+		processes[&u.ExtenderCPU] = s.extender.Process
+	}
+	for cpu, process := range processes {
+		if process == nil {
+			continue
+		}
+		used, err := source.Used(process)
+		if err != nil {
 			return err
 		}
+		*cpu = used.CPU
 	}
-	u.PVControllerCPU, err = cpuTime(s.cluster.ControllerManager().Process())
-	return err
+	return nil
 }
 
-func (s *setup) bindCalls(ctx context.Context, u *usage) (err error) {
-	if s.extender != nil {
-		u.Binds, err = s.extender.Binds(ctx)
+// bindCalls counts the calls to bind since the extender began, by outcome.
+func (s *setup) bindCalls(ctx context.Context, u *usage) error {
+	if s.extender == nil {
+		return nil
 	}
-	return err
+	families, err := source.Metrics(ctx, s.extender.Process)
+	if err != nil {
+		return err
+	}
+	u.Binds = map[string]int{}
+	for _, m := range families["stowage_extender_binds_total"].GetMetric() {
+		u.Binds[source.Labels(m)["outcome"]] = int(m.GetCounter().GetValue())
+	}
+	return nil
 }
 
 // phaseTime is how long the phases of volumes may take: VolumeTopology leaves them to the PV
@@ -113,21 +124,15 @@ func (s *setup) awaitPhases(ctx context.Context, _ *usage) error {
 	limited, cancel := context.WithTimeout(ctx, phaseTime)
 	defer cancel()
 	lw := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "persistentvolumes", "", fields.Everything())
-	_, err = watchtools.UntilWithSync(limited, lw, &v1.PersistentVolume{}, nil, func(e watch.Event) (bool, error) {
-		if pv, ok := e.Object.(*v1.PersistentVolume); ok && pv.Status.Phase == v1.VolumeBound {
+	if err := cluster.Until(limited, lw, &v1.PersistentVolume{}, func(o runtime.Object) bool {
+		if pv := o.(*v1.PersistentVolume); pv.Status.Phase == v1.VolumeBound {
 			open.Delete(pv.Name)
 		}
-		return len(open) == 0, nil
-	})
-	if err != nil {
+		return len(open) == 0
+	}); err != nil {
 		return fmt.Errorf("wait for phase Bound of %d volumes, %.100v: %w", len(open), sets.List(open), err)
 	}
 	return nil
-}
-
-func cpuTime(p *cluster.Process) (float64, error) {
-	used, err := source.Used(p)
-	return used.CPU, err
 }
 
 // requests counts the API requests of scheduling. The load's

@@ -1,9 +1,10 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package bench
+package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -86,9 +87,7 @@ const minute = time.Minute
 func Workloads() []Workload {
 	var all []Workload
 	add := func(w Workload) {
-		if w.Limit == 0 {
-			w.Limit = 2 * minute
-		}
+		w.Limit = cmp.Or(w.Limit, 2*minute)
 		all = append(all, w)
 	}
 

@@ -21,6 +21,8 @@ import (
 	"strings"
 
 	"golang.org/x/perf/benchfmt"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 )
 
 // Value is a figure and its unit.
@@ -211,14 +213,6 @@ func Times(seconds []float64) []Value {
 	}
 }
 
-// Prefix is the name of a sub-benchmark without its last element.
-func Prefix(name string) string {
-	if at := strings.LastIndexByte(name, '/'); at >= 0 {
-		return name[:at]
-	}
-	return name
-}
-
 // Arm is the name of an arm of a benchmark.
 func Arm(prefix, arm string) string { return prefix + "/arm=" + arm }
 
@@ -236,45 +230,43 @@ func Show(v float64, unit string) string {
 	case unit == "share":
 		return strconv.FormatFloat(v*100, 'f', 1, 64) + " %"
 	case strings.HasSuffix(unit, "-B"):
-		return mebibytes(v)
+		return mebibytes(v / (1 << 20))
 	case strings.Contains(unit, "sec"):
 		return seconds(v)
 	}
 	return digits(v)
 }
 
-func mebibytes(bytes float64) string {
-	if v := bytes / (1 << 20); v < 100 {
-		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0") + " MiB"
+// english separates groups of digits.
+var english = message.NewPrinter(language.English)
+
+func mebibytes(v float64) string {
+	if v < 100 {
+		return strings.TrimSuffix(english.Sprintf("%.1f", v), ".0") + " MiB"
 	}
-	return grouped(strconv.FormatFloat(bytes/(1<<20), 'f', 0, 64)) + " MiB"
+	return english.Sprintf("%.0f MiB", v)
 }
 
 // seconds are in the unit that reads best.
 func seconds(v float64) string {
-	for _, unit := range []struct {
-		name string
-		size float64
-	}{{"s", 1}, {"ms", 1e-3}, {"µs", 1e-6}, {"ns", 1e-9}} {
-		if round(v/unit.size) >= 1 {
-			return digits(v/unit.size) + " " + unit.name
+	name := ""
+	for _, name = range []string{"s", "ms", "µs", "ns"} {
+		if round(v) >= 1 || name == "ns" {
+			break
 		}
+		v *= 1000
 	}
-	return digits(v/1e-9) + " ns"
+	return digits(v) + " " + name
 }
 
 // digits are three that are significant, and all before the point.
 func digits(v float64) string {
 	v = round(v)
-	if v == 0 {
-		return "0"
+	decimals := 0
+	if v != math.Trunc(v) {
+		decimals = 2 - int(math.Floor(math.Log10(math.Abs(v))))
 	}
-	decimals := max(0, 2-int(math.Floor(math.Log10(math.Abs(v)))))
-	text := strconv.FormatFloat(v, 'f', decimals, 64)
-	if v == math.Trunc(v) {
-		text = strconv.FormatFloat(v, 'f', 0, 64)
-	}
-	return grouped(text)
+	return english.Sprintf("%.*f", decimals, v)
 }
 
 func round(v float64) float64 {
@@ -283,16 +275,4 @@ func round(v float64) float64 {
 	}
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
 	return rounded
-}
-
-// grouped has a comma before every third digit from the point to the left.
-func grouped(decimal string) string {
-	whole, rest, found := strings.Cut(decimal, ".")
-	for i := len(whole) - 3; i > strings.Count(whole, "-"); i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	if found {
-		whole += "." + rest
-	}
-	return whole
 }

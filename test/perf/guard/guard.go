@@ -20,33 +20,23 @@ import (
 
 // Range is the accepted range of a figure, and the reason.
 type Range struct {
-	// Least and Most are the bounds, both allowed. Most 0 beside a Least means
-	// no upper bound.
+	// Least and Most are the bounds, both allowed.
 	Least, Most float64
 	// Why is what is lost when the figure is outside.
 	Why string
 }
 
-// Check returns an error when the figure is outside.
+// Check returns an error when the figure is outside, as infinity and what is not a number are of
+// every range.
 func (r Range) Check(figure float64) error {
-	switch {
-	case math.IsNaN(figure) || math.IsInf(figure, 0):
-		return fmt.Errorf("%v is not a figure: nothing was measured", figure)
-	case figure < r.Least:
-		return fmt.Errorf("%.4g is less than %.4g: %s", figure, r.Least, r.Why)
-	case r.Most > 0 && figure > r.Most, r.Most == 0 && r.Least == 0 && figure > 0:
-		return fmt.Errorf("%.4g is more than %.4g: %s", figure, r.Most, r.Why)
+	if figure >= r.Least && figure <= r.Most {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%.4g is not %s: %s", figure, r, r.Why)
 }
 
 // String is the range as people read it.
-func (r Range) String() string {
-	switch {
-	case r.Least == 0:
-		return fmt.Sprintf("at most %g", r.Most)
-	case r.Most == 0:
-		return fmt.Sprintf("at least %g", r.Least)
-	}
-	return fmt.Sprintf("%g to %g", r.Least, r.Most)
-}
+func (r Range) String() string { return fmt.Sprintf("%.4g to %.4g", r.Least, r.Most) }
+
+// noLimit is a Most that every finite figure is below.
+const noLimit = math.MaxFloat64

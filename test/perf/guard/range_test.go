@@ -12,7 +12,7 @@ import (
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	upTo2, from1000, none := guard.Range{Most: 2, Why: "x"}, guard.Range{Least: 1000, Why: "x"}, guard.Range{Why: "x"}
+	upTo2, from1000, none := guard.Range{Most: 2, Why: "x"}, guard.Range{Least: 1000, Most: math.MaxFloat64, Why: "x"}, guard.Range{Why: "x"}
 	for name, test := range map[string]struct {
 		guard.Range
 		figure float64

@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Local measures the provisioner on real disks and a real control plane, and what many
-// provisioners cost the API server:
+// Local measures the provisioner on real disks and a real control plane, what many
+// provisioners cost the API server, and, if it is named, the controller on a large cluster:
 //
 //	go run ./test/perf/local -only latency,wiping -disks 30              some, printed only
 //	go run ./test/perf/local -out docs/benchmarks/provisioner.txt        everything, stored
@@ -12,15 +12,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/figures"
-	"stowage.dev/stowage/test/perf/local/fleet"
-	"stowage.dev/stowage/test/perf/local/provisioner"
 	"stowage.dev/stowage/test/perf/parts"
 	"stowage.dev/stowage/test/provisioners"
 )
@@ -32,22 +29,22 @@ const (
 	resting = 3 * time.Minute
 )
 
+// bench has the binaries; provisioner is the stowage-provisioner command.
+type bench struct {
+	binaries    cluster.Binaries
+	provisioner string
+}
+
 func main() {
-	var binaries cluster.Binaries
-	var binary string
+	b := &bench{}
 	// disks is a part with one provisioner, which takes root.
-	disks := func(name string, do func(context.Context, *provisioner.Setup, *parts.Run) (figures.Set, error), prefixes ...string) parts.Part {
-		return parts.Part{Name: name, Prefixes: prefixes, Measure: func(ctx context.Context, r *parts.Run) (measured figures.Set, err error) {
+	disks := func(name string, do func(context.Context, *parts.Run) (figures.Set, error), prefixes ...string) parts.Part {
+		return parts.Part{Name: name, Prefixes: prefixes, Measure: func(ctx context.Context, r *parts.Run) (figures.Set, error) {
 			if os.Geteuid() != 0 {
 				fmt.Printf("%s: left out, for it takes root to mount and to attach disks\n", name)
 				return nil, nil
 			}
-			s, err := provisioner.Open(ctx, provisioner.Config{Binaries: binaries, Provisioner: binary, Progress: parts.Progress})
-			if err != nil {
-				return nil, err
-			}
-			defer func() { err = errors.Join(err, s.Close()) }()
-			return do(ctx, s, r)
+			return do(ctx, r)
 		}}
 	}
 	parts.Benchmark{
@@ -57,25 +54,18 @@ func main() {
 			{Name: "rounds", Usage: "rounds of watching", Default: 3},
 		},
 		Open: func(ctx context.Context, _ *parts.Run) (err error) {
-			if binaries, err = cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr}); err != nil {
+			if b.binaries, err = cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr}); err != nil {
 				return err
 			}
-			binary, err = provisioners.Build(ctx, os.Stderr)
+			b.provisioner, err = provisioners.Build(ctx, os.Stderr)
 			return err
 		},
 		Parts: []parts.Part{
-			disks("latency", func(ctx context.Context, s *provisioner.Setup, r *parts.Run) (figures.Set, error) {
-				return s.Latencies(ctx, r.Number("disks"))
-			}, "Appear", "Release"),
-			disks("resting", func(ctx context.Context, s *provisioner.Setup, _ *parts.Run) (figures.Set, error) {
-				return s.Resting(ctx, volumes, resting)
-			}, "Rest"),
-			disks("wiping", func(ctx context.Context, s *provisioner.Setup, _ *parts.Run) (figures.Set, error) {
-				return s.Wiping(ctx)
-			}, "Wipe"),
-			{Name: "watching", Prefixes: []string{"Watch"}, Measure: func(ctx context.Context, r *parts.Run) (figures.Set, error) {
-				return fleet.Measure(ctx, fleet.Config{Binaries: binaries, Rounds: r.Number("rounds"), Progress: parts.Progress})
-			}},
+			disks("latency", b.latencies, "Appear", "Release"),
+			disks("resting", b.resting, "Rest"),
+			disks("wiping", b.wiping, "Wipe"),
+			{Name: "watching", Prefixes: []string{"Watch"}, Measure: b.watching},
+			{Name: "controller", Prefixes: []string{"Controller"}, OnlyNamed: true, Measure: b.controller},
 		},
 	}.Main()
 }

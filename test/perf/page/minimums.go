@@ -41,7 +41,7 @@ type rule struct {
 	unit  string
 	// several rounds are wanted.
 	several bool
-	measure func(figures.Set) measured
+	measured
 }
 
 // measured is a figure with the conditions under which it counts.
@@ -58,35 +58,35 @@ const keepUp = 0.95
 func rules(s figures.Set) []rule {
 	const mib, single, modes, memory = 1 << 20, "single", "modes", "memory-5000"
 	clusters := []rule{
-		{"pods/s, static-500: stowage / stock", "≥", 150, "x", true, ratio("static-500", Stowage, Stock, "pods/s")},
-		{"pods/s, static-500: stowage / write ceiling", "≥", 0.6, "x", true, ratio("static-500", Stowage, ceiling, "pods/s")},
+		{"pods/s, static-500: stowage / stock", "≥", 150, "x", true, ratio(s, "static-500", Stowage, Stock, "pods/s")},
+		{"pods/s, static-500: stowage / write ceiling", "≥", 0.6, "x", true, ratio(s, "static-500", Stowage, ceiling, "pods/s")},
 		{"pods/s / write ceiling: static-5000 / static-500", "≥", 0.7, "x", true, quotient(
-			ratio("static-5000", Stowage, ceiling, "pods/s"), ratio("static-500", Stowage, ceiling, "pods/s"))},
-		{"latency p50, single: stock / stowage", "≥", 20, "x", true, ratio(single, Stock, Stowage, "p50-sec")},
-		{"CPU per pod, static-500: stock / stowage", "≥", 300, "x", true, ratio("static-500", Stock, Stowage, "cpu-sec/pod")},
-		{"pods/s, modes: stowage / stowage-PVController", "≥", 10, "x", true, ratio(modes, Stowage, "stowage-PVController", "pods/s")},
-		{"peak memory, memory-5000: stowage / stock", "≤", 1.3, "x", true, ratio(memory, Stowage, Stock, "peak-B")},
-		{"writes per pod, static-500: stowage / stock", "≤", 1, "x", true, ratio("static-500", Stowage, Stock, "writes/pod")},
-		{"409s, static-500: stowage, of its writes", "≤", 0.05, "share", true, conflictShare("static-500")},
-		{"volumes given twice, all workloads", "≤", 0, "", false, givenTwice},
+			ratio(s, "static-5000", Stowage, ceiling, "pods/s"), ratio(s, "static-500", Stowage, ceiling, "pods/s"))},
+		{"latency p50, single: stock / stowage", "≥", 20, "x", true, ratio(s, single, Stock, Stowage, "p50-sec")},
+		{"CPU per pod, static-500: stock / stowage", "≥", 300, "x", true, ratio(s, "static-500", Stock, Stowage, "cpu-sec/pod")},
+		{"pods/s, modes: stowage / stowage-PVController", "≥", 10, "x", true, ratio(s, modes, Stowage, "stowage-PVController", "pods/s")},
+		{"peak memory, memory-5000: stowage / stock", "≤", 1.3, "x", true, ratio(s, memory, Stowage, Stock, "peak-B")},
+		{"writes per pod, static-500: stowage / stock", "≤", 1, "x", true, ratio(s, "static-500", Stowage, Stock, "writes/pod")},
+		{"409s, static-500: stowage, of its writes", "≤", 0.05, "share", true, conflictShare(s, "static-500")},
+		{"volumes given twice, all workloads", "≤", 0, "", false, givenTwice(s)},
 	}
 	all := slices.Concat(clusters,
 		below(s, "Filter", "the extender's filter, p99: ", "p99-sec", 0.010),
 		below(s, "Appear", "disk appears → Available, longest: ", "max-sec", 1),
 		below(s, "Release", "Released → Available, longest: ", "max-sec", 2),
 		[]rule{
-			{"provisioner at rest: RSS", "<", 40 * mib, "limit-B", false, median("Rest", "rss-B")},
-			{"provisioner at rest: RSS, largest", "<", 40 * mib, "limit-B", false, median("Rest", "peak-B")},
-			{"provisioner at rest: requests of devices", "≤", 0, "", false, resting},
+			{"provisioner at rest: RSS", "<", 40 * mib, "limit-B", false, median(s, "Rest", "rss-B")},
+			{"provisioner at rest: RSS, largest", "<", 40 * mib, "limit-B", false, median(s, "Rest", "peak-B")},
+			{"provisioner at rest: requests of devices", "≤", 0, "", false, resting(s)},
 		},
 		below(s, "Wipe", "wiping, peak of the cgroup: ", "cgroup-B", 64*mib),
 	)
 	for _, call := range []string{"Filter", "Score", "Reserve"} {
-		all = append(all, rule{"plugin, " + call + ": largest / smallest cluster", "≤", 1.5, "x", false, growth(call + "-sec")})
+		all = append(all, rule{"plugin, " + call + ": largest / smallest cluster", "≤", 1.5, "x", false, growth(s, call+"-sec")})
 	}
 	for _, prefix := range schedulerPerfWorkloads(s) {
 		if strings.HasPrefix(prefix, "SchedulerPerf/volumes/") { // upstream's
-			all = append(all, rule{"scheduler_perf, " + strings.TrimPrefix(prefix, "SchedulerPerf/") + ": stowage / stock", "≥", keepUp, "x", true, keepsUp(prefix)})
+			all = append(all, rule{"scheduler_perf, " + strings.TrimPrefix(prefix, "SchedulerPerf/") + ": stowage / stock", "≥", keepUp, "x", true, keepsUp(s, prefix)})
 		}
 	}
 	return all
@@ -98,7 +98,7 @@ func below(s figures.Set, prefix, title, unit string, most float64) []rule {
 	var all []rule
 	for _, name := range s.Below(prefix).Names() {
 		if len(s.Values(name, unit)) > 0 && name != "Appear/disk=none" && name != "Release/disk=block" {
-			all = append(all, rule{title + label(name), "<", most, unit, false, median(name, unit)})
+			all = append(all, rule{title + label(name), "<", most, unit, false, median(s, name, unit)})
 		}
 	}
 	return all
@@ -109,71 +109,60 @@ func below(s figures.Set, prefix, title, unit string, most float64) []rule {
 func Minimums(s figures.Set) []Minimum {
 	var all []Minimum
 	for _, r := range rules(s) {
-		all = append(all, r.judge(s))
+		m := Minimum{
+			Name: r.name, Want: r.sign + " " + figures.Show(r.bound, r.unit), Measured: figures.Show(r.value, r.unit),
+			Rounds: r.rounds, Outcome: Met, Note: r.excuse,
+		}
+		switch {
+		case r.cut:
+			m.Outcome, m.Note = Missed, "stowage did not get all pods done"
+		case math.IsNaN(r.value):
+			m.Outcome = NotMeasured
+		case !r.holds() && r.excuse == "":
+			m.Outcome = Missed
+		case r.several && r.rounds < enoughRounds:
+			m.Note = "in fewer than 3 rounds"
+		}
+		all = append(all, m)
 	}
 	return all
 }
 
-func (r rule) judge(s figures.Set) Minimum {
-	m := r.measure(s)
-	result := Minimum{Name: r.name, Want: r.sign + " " + figures.Show(r.bound, r.unit), Measured: figures.Show(m.value, r.unit), Rounds: m.rounds, Outcome: Met, Note: m.excuse}
-	switch {
-	case m.cut:
-		result.Outcome, result.Note = Missed, "stowage did not get all pods done"
-	case math.IsNaN(m.value):
-		result.Outcome = NotMeasured
-	case !r.holds(m.value) && m.excuse == "":
-		result.Outcome = Missed
-	case r.several && m.rounds < enoughRounds:
-		result.Note = "in fewer than 3 rounds"
-	}
-	return result
-}
-
-func (r rule) holds(v float64) bool {
+func (r rule) holds() bool {
 	switch r.sign {
 	case "≥":
-		return v >= r.bound
+		return r.value >= r.bound
 	case "≤":
-		return v <= r.bound
+		return r.value <= r.bound
 	}
-	return v < r.bound
+	return r.value < r.bound
 }
 
 func arm(workload, name string) string { return figures.Arm("Cluster/workload="+workload, name) }
 
 // ratio is the median of a workload's ratios, round by round.
-func ratio(workload, a, b, unit string) func(figures.Set) measured {
-	return func(s figures.Set) measured {
-		v, rounds := s.Ratio(arm(workload, a), arm(workload, b), unit)
-		return measured{value: v, rounds: rounds, cut: s.Cut(arm(workload, Stowage))}
-	}
+func ratio(s figures.Set, workload, a, b, unit string) measured {
+	v, rounds := s.Ratio(arm(workload, a), arm(workload, b), unit)
+	return measured{value: v, rounds: rounds, cut: s.Cut(arm(workload, Stowage))}
 }
 
-func quotient(a, b func(figures.Set) measured) func(figures.Set) measured {
-	return func(s figures.Set) measured {
-		x, y := a(s), b(s)
-		return measured{value: x.value / y.value, rounds: min(x.rounds, y.rounds), cut: x.cut || y.cut}
-	}
+func quotient(x, y measured) measured {
+	return measured{value: x.value / y.value, rounds: min(x.rounds, y.rounds), cut: x.cut || y.cut}
 }
 
-func median(name, unit string) func(figures.Set) measured {
-	return func(s figures.Set) measured {
-		values := s.Values(name, unit)
-		return measured{value: figures.Median(values), rounds: len(values)}
-	}
+func median(s figures.Set, name, unit string) measured {
+	values := s.Values(name, unit)
+	return measured{value: figures.Median(values), rounds: len(values)}
 }
 
 // conflictShare is Stowage's refused writes divided by the successful ones.
-func conflictShare(workload string) func(figures.Set) measured {
-	return func(s figures.Set) measured {
-		name := arm(workload, Stowage)
-		refused, writes := s.Values(name, "409s/pod"), s.Values(name, "writes/pod")
-		for i := range refused {
-			refused[i] /= writes[i]
-		}
-		return measured{value: figures.Median(refused), rounds: len(refused), cut: s.Cut(name)}
+func conflictShare(s figures.Set, workload string) measured {
+	name := arm(workload, Stowage)
+	refused, writes := s.Values(name, "409s/pod"), s.Values(name, "writes/pod")
+	for i := range refused {
+		refused[i] /= writes[i]
 	}
+	return measured{value: figures.Median(refused), rounds: len(refused), cut: s.Cut(name)}
 }
 
 // givenTwice counts the volumes that Stowage bound twice in all workloads. Its rounds are the
@@ -188,51 +177,43 @@ func givenTwice(s figures.Set) measured {
 		if math.IsNaN(m.value) {
 			m = measured{rounds: len(values)}
 		}
-		m.value, m.rounds = m.value+sum(values), min(m.rounds, len(values))
+		m.rounds = min(m.rounds, len(values))
+		for _, v := range values {
+			m.value += v
+		}
 	}
 	return m
 }
 
 // resting is the requests of devices, which count only if devices were scanned.
 func resting(s figures.Set) measured {
-	if !(s.Median("Rest", "scans") > 0) {
-		return measured{value: math.NaN()}
+	if s.Median("Rest", "scans") > 0 {
+		return median(s, "Rest", "requests")
 	}
-	return median("Rest", "requests")(s)
+	return measured{value: math.NaN()}
 }
 
 // growth divides the figure of the largest cluster by that of the smallest.
-func growth(unit string) func(figures.Set) measured {
-	return func(s figures.Set) measured {
-		names := s.Below("Plugin").Names()
-		if len(names) < 2 {
-			return measured{value: math.NaN()}
-		}
-		v, rounds := s.Ratio(names[len(names)-1], names[0], unit)
-		return measured{value: v, rounds: rounds}
+func growth(s figures.Set, unit string) measured {
+	names := s.Below("Plugin").Names()
+	if len(names) < 2 {
+		return measured{value: math.NaN()}
 	}
+	v, rounds := s.Ratio(names[len(names)-1], names[0], unit)
+	return measured{value: v, rounds: rounds}
 }
 
 // keepsUp is the ratio of an upstream workload. Its claims are bound already, so Stowage has
 // nothing to win. The interval of an arm is from its slowest to its fastest round: of 5 rounds,
 // that contains the true median with a probability of 94 %.
-func keepsUp(prefix string) func(figures.Set) measured {
-	return func(s figures.Set) measured {
-		a, b := figures.Arm(prefix, Stock), figures.Arm(prefix, Stowage)
-		v, rounds := s.Ratio(b, a, "pods/s")
-		m := measured{value: v, rounds: rounds}
-		if v < keepUp && rounds >= enoughRounds && slices.Max(s.Values(b, "pods/s")) >= slices.Min(s.Values(a, "pods/s")) {
-			m.excuse = "the intervals overlap"
-		}
-		return m
+func keepsUp(s figures.Set, prefix string) measured {
+	a, b := figures.Arm(prefix, Stock), figures.Arm(prefix, Stowage)
+	v, rounds := s.Ratio(b, a, "pods/s")
+	m := measured{value: v, rounds: rounds}
+	if v < keepUp && rounds >= enoughRounds && slices.Max(s.Values(b, "pods/s")) >= slices.Min(s.Values(a, "pods/s")) {
+		m.excuse = "the intervals overlap"
 	}
-}
-
-func sum(values []float64) (total float64) {
-	for _, v := range values {
-		total += v
-	}
-	return total
+	return m
 }
 
 func minimumTable(s figures.Set) string {

@@ -9,6 +9,7 @@ package page
 import (
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -163,7 +164,7 @@ func Clusters(s figures.Set) string {
 	var all [][]string
 	last := ""
 	for _, name := range s.Below("Cluster").Names() {
-		prefix, arm := figures.Prefix(name), name[strings.LastIndexByte(name, '=')+1:]
+		prefix, arm := path.Dir(name), name[strings.LastIndexByte(name, '=')+1:]
 		workload := ""
 		if prefix != last {
 			workload = label(prefix)
@@ -247,7 +248,7 @@ func schedulerPerfWorkloads(s figures.Set) []string {
 	var prefixes []string
 	for _, name := range s.Below("SchedulerPerf").Names() {
 		if strings.HasSuffix(name, "/arm="+Stowage) {
-			prefixes = append(prefixes, figures.Prefix(name))
+			prefixes = append(prefixes, path.Dir(name))
 		}
 	}
 	return prefixes
@@ -266,7 +267,7 @@ func sources(s figures.Set) string {
 		}
 		name, _, _ := strings.Cut(string(r.Name), "/")
 		if name == "Cluster" {
-			name = label(figures.Prefix(string(r.Name)))
+			name = label(path.Dir(string(r.Name)))
 		}
 		if !slices.Contains(what[key], name) {
 			what[key] = append(what[key], name)

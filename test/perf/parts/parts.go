@@ -212,6 +212,26 @@ func (r *Run) store(prefixes []string, set figures.Set) error {
 	return page.Write(".")
 }
 
+// Rounds measures all arms in turn, round by round, and returns their results in the order of the
+// arms. Every second round begins with the last arm, so that none is always the first.
+func Rounds[A any](rounds int, arms []A, measure func(round int, arm A) (*benchfmt.Result, error)) (figures.Set, error) {
+	byArm := make([]figures.Set, len(arms))
+	for round := range rounds {
+		for i := range arms {
+			if round%2 == 1 {
+				i = len(arms) - 1 - i
+			}
+			Progress("round %d of %d: %v", round+1, rounds, arms[i])
+			line, err := measure(round+1, arms[i])
+			if err != nil {
+				return nil, fmt.Errorf("%v, round %d: %w", arms[i], round+1, err)
+			}
+			byArm[i] = append(byArm[i], line)
+		}
+	}
+	return slices.Concat(byArm...), nil
+}
+
 // Progress prints a progress message.
 func Progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
 

@@ -19,22 +19,22 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"golang.org/x/perf/benchfmt"
 	"sigs.k8s.io/yaml"
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/figures"
 	"stowage.dev/stowage/test/perf/page"
 	"stowage.dev/stowage/test/perf/parts"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 func main() {
@@ -47,9 +47,6 @@ func main() {
 	b := parts.Benchmark{
 		Name: "bench-scheduler-perf", Only: "ONLY", Open: r.open, Close: r.close, Check: missed,
 		Numbers: []parts.Number{{Name: "rounds", Usage: "how often each arm runs; from 3 on it is judged whether Stowage keeps up", Default: 5}},
-		Flags: func(flags *flag.FlagSet) {
-			flags.StringVar(&r.logs, "logs", "", "folder to keep the output and scheduler_perf's result files of each run in; empty: kept of none")
-		},
 	}
 	for _, w := range workloads {
 		b.Parts = append(b.Parts, parts.Part{
@@ -78,22 +75,25 @@ func (r *runner) open(ctx context.Context, _ *parts.Run) error {
 // close removes the folder.
 func (r *runner) close() error { return os.RemoveAll(r.dir) }
 
-// measure runs the arms of a workload in turn, round by round; the first one alternates with
-// the round.
+// measure runs the arms of a workload in turn, round by round.
 func (r *runner) measure(ctx context.Context, w workload, rounds int) (figures.Set, error) {
-	byArm := map[string]figures.Set{}
-	for round := 1; round <= rounds; round++ {
-		for _, arm := range w.arms(round) {
-			one, err := r.run(ctx, w, arm)
-			if err != nil {
-				return nil, err
-			}
-			line := one.line(w, arm)
-			byArm[arm] = append(byArm[arm], line)
-			parts.Progress("round %d of %d  %-45s %-8s %7.1f pods/s", round, rounds, w.Name(), arm, line.Values[0].Value)
+	return parts.Rounds(rounds, w.arms(), func(_ int, arm string) (*benchfmt.Result, error) {
+		one, err := r.run(ctx, w, arm)
+		if err != nil {
+			return nil, err
 		}
+		line := one.line(w, arm)
+		parts.Progress("%.1f pods/s", line.Values[0].Value)
+		return line, nil
+	})
+}
+
+// arms are those that run the workload.
+func (w workload) arms() []string {
+	if slices.Contains(w.labels, "stock-too-slow") {
+		return []string{page.Stowage}
 	}
-	return append(byArm[page.Stock], byArm[page.Stowage]...), nil
+	return []string{page.Stock, page.Stowage}
 }
 
 // missed is an error if Stowage does not keep up.
@@ -104,34 +104,6 @@ func missed(set figures.Set) error {
 		}
 	}
 	return nil
-}
-
-// arms are those that run the workload.
-func (w workload) arms(round int) []string {
-	switch {
-	case w.stockTooSlow():
-		return []string{page.Stowage}
-	case round%2 == 0:
-		return []string{page.Stowage, page.Stock}
-	}
-	return []string{page.Stock, page.Stowage}
-}
-
-// allWorkloads are those of all topics.
-func allWorkloads(ctx context.Context) ([]workload, error) {
-	topics, err := findTopics(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var all []workload
-	for _, t := range topics {
-		of, err := t.workloads()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, of...)
-	}
-	return all, nil
 }
 
 const (
@@ -163,44 +135,37 @@ type workload struct {
 	labels     []string
 }
 
-// findTopics finds the files: ours in the repository that holds the current
-// folder, upstream's in the module cache.
-func findTopics(ctx context.Context) ([]topic, error) {
-	own, err := moduleDir(ctx, module)
-	if err != nil {
-		return nil, err
-	}
+// allWorkloads are those of all topics: ours, of the repository that holds the current folder, and
+// upstream's, of the module cache.
+func allWorkloads(ctx context.Context) (all []workload, err error) {
+	own, ownErr := moduleDir(ctx, module)
 	kubernetes, err := moduleDir(ctx, kubernetesModule)
-	if err != nil {
+	if err := errors.Join(ownErr, err); err != nil {
 		return nil, err
 	}
+	// Upstream's other workloads have no persistent volumes.
+	upstream := filepath.Join(kubernetes, "test/integration/scheduler_perf/volumes/performance-config.yaml")
 	scheduler := filepath.Join(own, folder, schedulerConfig)
-	return []topic{{
-		name:      "volumes",
-		config:    filepath.Join(kubernetes, "test/integration/scheduler_perf/volumes/performance-config.yaml"),
-		scheduler: scheduler,
-		only:      "PVs", // the others have no persistent volumes
-	}, {
-		name:      "waitforfirstconsumer",
-		config:    filepath.Join(own, folder, ownConfig),
-		scheduler: scheduler,
-	}}, nil
+	for _, t := range []topic{
+		{name: "volumes", config: upstream, scheduler: scheduler, only: "PVs"},
+		{name: "waitforfirstconsumer", config: filepath.Join(own, folder, ownConfig), scheduler: scheduler},
+	} {
+		of, err := t.workloads()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, of...)
+	}
+	return all, nil
 }
 
 // moduleDir is the folder with a module's sources.
 func moduleDir(ctx context.Context, path string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", path)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", cmd, err, stderr.Bytes())
+	dir, err := source.Output(ctx, "go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", path)
+	if err == nil && dir == "" {
+		err = fmt.Errorf("the sources of %s are not in the module cache: go mod download %[1]s", path)
 	}
-	dir := strings.TrimSpace(string(out))
-	if dir == "" {
-		return "", fmt.Errorf("the sources of %s are not in the module cache: go mod download %s", path, path)
-	}
-	return dir, nil
+	return dir, err
 }
 
 // workloads reads the topic's file.
@@ -245,5 +210,3 @@ func (w workload) pods() int { return w.params["measurePods"] }
 
 // sized reports whether the workload runs without being named.
 func (w workload) sized() bool { return w.nodes() >= 100 && w.nodes() <= 1000 }
-
-func (w workload) stockTooSlow() bool { return slices.Contains(w.labels, "stock-too-slow") }

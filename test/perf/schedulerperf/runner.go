@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +15,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -53,7 +51,6 @@ type runner struct {
 	binary string // the compiled benchmark
 	etcd   string // the real one
 	dir    string // for temporary files
-	logs   string // folder of the outputs; empty: discarded
 }
 
 // podTimes has the benchmark's times of the pods of one namespace.
@@ -85,38 +82,19 @@ func (r *runner) compile(ctx context.Context) error {
 
 // run runs a workload on the scheduler of an arm.
 func (r *runner) run(ctx context.Context, w workload, arm string) (f run, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("run %s on %s: %w", w.Name(), arm, err)
-		}
-	}()
 	dir, err := os.MkdirTemp(r.dir, "run-")
 	if err != nil {
 		return f, err
 	}
-	defer func() {
-		if removed := os.RemoveAll(dir); err == nil {
-			err = removed
-		}
-	}()
-	results := filepath.Join(dir, "results")
-	if r.logs != "" {
-		name := strings.ReplaceAll(fmt.Sprintf("%s-%s-%s", w.Name(), arm, time.Now().UTC().Format("150405")), "/", "_")
-		if results, err = filepath.Abs(filepath.Join(r.logs, name)); err != nil {
-			return f, err
-		}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := r.execute(ctx, w, arm, dir); err != nil {
+		return f, fmt.Errorf("run %s on %s: %w", w.Name(), arm, err)
 	}
-	if err := os.MkdirAll(results, 0o755); err != nil {
-		return f, err
-	}
-	if err := r.execute(ctx, w, arm, dir, results); err != nil {
-		return f, err
-	}
-	return readFigures(results, w)
+	return readFigures(dir, w)
 }
 
 // execute runs the benchmark's process to its end, below dir.
-func (r *runner) execute(ctx context.Context, w workload, arm string, dir, results string) error {
+func (r *runner) execute(ctx context.Context, w workload, arm, dir string) error {
 	if len(dir) > maxDir {
 		return fmt.Errorf("%q is longer than %d bytes, so the path of a unix socket in it would be too long: set $TMPDIR to a shorter one", dir, maxDir)
 	}
@@ -124,35 +102,29 @@ func (r *runner) execute(ctx context.Context, w workload, arm string, dir, resul
 	if err := os.Symlink(r.binary, filepath.Join(dir, etcdName)); err != nil {
 		return err
 	}
-	log, err := os.Create(filepath.Join(results, "output.log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	cmd := exec.CommandContext(ctx, r.binary, arguments(w, arm, results)...)
+	cmd := exec.CommandContext(ctx, r.binary, arguments(w, arm, dir)...)
 	cmd.Dir = filepath.Dir(w.topic.config)
 	cmd.Env = append(os.Environ(),
 		etcdEnv+"="+r.etcd,
 		"PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"),
 		"TMPDIR="+dir,
 	)
-	cmd.Stdout, cmd.Stderr = log, log
 	// The etcd that the child starts is in its process group. The kernel kills the child if this
 	// process is killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	err = cmd.Run()
+	out, err := cmd.CombinedOutput()
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%w; the end of its output:\n%s", err, tail(log.Name()))
+	return fmt.Errorf("%w; the end of its output:\n%s", err, out[max(0, len(out)-tailBytes):])
 }
 
 // arguments of the benchmark's process.
-func arguments(w workload, arm string, results string) []string {
+func arguments(w workload, arm, results string) []string {
 	args := []string{
 		"-test.run=^$",
 		"-test.bench=^BenchmarkPerfScheduling$/^" + regexp.QuoteMeta(w.test) + "$/^" + regexp.QuoteMeta(w.size) + "$",
@@ -168,15 +140,6 @@ func arguments(w workload, arm string, results string) []string {
 		args = append(args, "-scheduler-config="+w.topic.scheduler)
 	}
 	return args
-}
-
-// tail is the end of a file, as far as it can be read.
-func tail(path string) []byte {
-	data, _ := os.ReadFile(path)
-	if len(data) > tailBytes {
-		data = data[len(data)-tailBytes:]
-	}
-	return bytes.TrimSpace(data)
 }
 
 // readFigures reads the results of a run.

@@ -99,7 +99,7 @@ func TestDefaultWorkloads(t *testing.T) {
 		if w.pods() == 0 {
 			t.Errorf("%s has no pods to measure", w.Name())
 		}
-		if w.topic.name == "volumes" && len(w.arms(1)) != 2 {
+		if w.topic.name == "volumes" && len(w.arms()) != 2 {
 			t.Errorf("%s is not run on the stock scheduler, against which it is judged", w.Name())
 		}
 	}

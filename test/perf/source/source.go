@@ -30,7 +30,7 @@ import (
 // Describe returns the configuration lines of results measured now by this command, on this
 // machine and with the sources around the working directory.
 func Describe(ctx context.Context, command string) ([]benchfmt.Config, error) {
-	kubernetes, err := output(ctx, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	kubernetes, err := Output(ctx, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
 	if err != nil {
 		return nil, err
 	}
@@ -52,11 +52,11 @@ func Describe(ctx context.Context, command string) ([]benchfmt.Config, error) {
 // version is the commit, marked when what was measured is not what it contains.
 // Changes of docs, where results are written, do not count.
 func version(ctx context.Context) (string, error) {
-	name, err := output(ctx, "git", "describe", "--tags", "--always", "--match=v*")
+	name, err := Output(ctx, "git", "describe", "--tags", "--always", "--match=v*")
 	if err != nil {
 		return "", err
 	}
-	changes, err := output(ctx, "git", "status", "--porcelain", "--", ":(top)", ":(top,exclude)docs")
+	changes, err := Output(ctx, "git", "status", "--porcelain", "--", ":(top)", ":(top,exclude)docs")
 	if err != nil {
 		return "", err
 	}
@@ -66,8 +66,10 @@ func version(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-func output(ctx context.Context, name string, args ...string) (string, error) {
+// Output runs a program and returns its output.
+func Output(ctx context.Context, name string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, name, args...)
+	command.Stderr = os.Stderr
 	out, err := command.Output()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", command, err)
@@ -119,6 +121,23 @@ func Used(p *cluster.Process) (u Usage, err error) {
 		return Usage{}, fmt.Errorf("read the resource usage of %s: %w", p.Name(), err)
 	}
 	return u, nil
+}
+
+// During is what a process uses while do runs, and how many seconds that takes. RSS and Peak are
+// those of the end.
+func During(p *cluster.Process, do func() error) (u Usage, seconds float64, err error) {
+	before, err := Used(p)
+	if err != nil {
+		return u, 0, err
+	}
+	begin := time.Now()
+	if err := do(); err != nil {
+		return u, 0, err
+	}
+	seconds = time.Since(begin).Seconds()
+	u, err = Used(p)
+	u.CPU -= before.CPU
+	return u, seconds, err
 }
 
 // Metrics reads the metrics of a process.

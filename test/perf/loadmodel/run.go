@@ -1,25 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package model simulates a scheduler with the VolumeTopology plugin and
-// without an API server: a cluster of any size in the stores of informers, pods
-// that are created, placed and deleted, and a stream of other events. It measures
-// the cost of the plugin's calls and the memory of its cache, at sizes
-// that no test cluster reaches.
-//
-// Real are the plugin with its packages (cache, binder), the framework's
-// NodeInfo and CycleState, the informers' stores, and kube-scheduler's rules
-// for the nodes to visit (how many feasible ones are enough, where the next
-// pod's search begins, what PreFilter's narrowing means). Modelled are the
-// PV controller, which sets the phases of bound volumes, and the API server: it keeps each
-// object in the informer's store and accepts a write only on the version that was read; watch events reach the handlers after PreBind, one
-// after another. All calls are made on one thread, whose CPU time is measured:
-// what 16 goroutines of kube-scheduler would do in parallel is sequential.
-//
-// Each run begins in its steady state: a share of all volumes is bound,
-// and whenever a pod was placed, others end until that share is reached again. So
-// all sizes have the same mix of answers, and their figures are comparable.
-package model
+package main
 
 import (
 	"context"
@@ -37,6 +19,7 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/volumetopology"
 	"stowage.dev/stowage/test/perf/figures"
 	"stowage.dev/stowage/test/perf/loadmodel/idle"
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 // Config configures the simulation.
@@ -53,29 +36,16 @@ type Config struct {
 	// Returning is the share of pods that use the bound claims of a pod that
 	// ended just before, as those of a StatefulSet do.
 	Returning float64
-	// Stream is what else changes in the cluster.
-	Stream Stream
-	// Seed makes two runs alike.
-	Seed uint64
-	// Progress receives progress messages; nil discards them.
-	Progress func(format string, args ...any)
 }
 
-// Stream is how many objects change per placed pod, in addition to the
-// pod's own changes.
-type Stream struct {
-	Nodes   int
-	Volumes int
-	Claims  int
-}
+// seed makes two runs alike.
+const seed = 1
 
 // Default is the workload whose figures are published.
 func Default(nodes, pods int) Config {
 	return Config{
 		Nodes: nodes, VolumesPerNode: 10, Pods: pods,
 		Occupied: 0.5, FourClaims: 0.1, Returning: 0.05,
-		Stream: Stream{Nodes: 2, Volumes: 2, Claims: 1},
-		Seed:   1,
 	}
 }
 
@@ -128,16 +98,14 @@ func Run(ctx context.Context, cfg Config) (*benchfmt.Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // the plugin drops its cache
 	m := newModel(cfg)
-	if err := m.fill(); err != nil {
-		return nil, fmt.Errorf("fill the informers: %w", err)
-	}
+	m.fill()
 	if err := m.build(ctx); err != nil {
 		return nil, fmt.Errorf("build the plugin's cache: %w", err)
 	}
 	if err := m.simulate(ctx); err != nil {
 		return nil, err
 	}
-	m.Progress("%d nodes: checking the final state", m.Nodes)
+	parts.Progress("%d nodes: checking the final state", m.Nodes)
 	if err := m.verify(); err != nil {
 		return nil, fmt.Errorf("after %d pods: %w", m.Pods, err)
 	}
@@ -152,25 +120,18 @@ func newModel(cfg Config) *model {
 }
 
 // fill puts all objects into the informers' stores.
-func (m *model) fill() error {
-	m.Progress("%d nodes: making objects", m.Nodes)
+func (m *model) fill() {
+	parts.Progress("%d nodes: making objects", m.Nodes)
 	empty := heap()
-	if err := m.addNodes(); err != nil {
-		return err
-	}
+	m.addNodes()
 	nodes := heap()
-	if err := m.addVolumes(); err != nil {
-		return err
-	}
+	m.addVolumes()
 	volumes := heap()
-	if err := m.occupy(); err != nil {
-		return err
-	}
+	m.occupy()
 	m.measure(float64(len(m.slots)), "volumes")
 	m.measure((nodes-empty)/float64(m.Nodes), "informer-B/node")
 	m.measure((volumes-nodes)/float64(len(m.slots)), "informer-B/volume")
 	m.measure(heap()-empty, "informer-B")
-	return nil
 }
 
 // handle is the part of the framework that the plugin uses.
@@ -185,7 +146,7 @@ func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return
 
 // build makes the plugin and delivers all existing objects to its cache.
 func (m *model) build(ctx context.Context) error {
-	m.Progress("%d nodes: building the plugin's cache", m.Nodes)
+	parts.Progress("%d nodes: building the plugin's cache", m.Nodes)
 	made, err := volumetopology.New(ctx, nil, handle{client: m.client, factory: m.factory})
 	if err != nil {
 		return err
@@ -234,10 +195,6 @@ func (m *model) build(ctx context.Context) error {
 // simulate places the pods.
 func (m *model) simulate(ctx context.Context) error {
 	every := max(m.Pods/probes, 5)
-	m.preFilter.took = make([]time.Duration, 0, probes+2)
-	m.reserve.took = make([]time.Duration, 0, probes+2)
-	m.filter.took = make([]time.Duration, 0, 400_000)
-	m.score.took = make([]time.Duration, 0, 400_000)
 	m.events = tally{}
 	begin := time.Now()
 	for i := range m.Pods {
@@ -248,7 +205,7 @@ func (m *model) simulate(ctx context.Context) error {
 			return fmt.Errorf("pod %d of %d: %w", i+1, m.Pods, err)
 		}
 		if (i+1)%max(m.Pods/10, 1) == 0 {
-			m.Progress("%d nodes: %d pods placed in %s", m.Nodes, i+1, time.Since(begin).Round(time.Second/10))
+			parts.Progress("%d nodes: %d pods placed in %s", m.Nodes, i+1, time.Since(begin).Round(time.Second/10))
 		}
 	}
 	m.measure(time.Since(begin).Seconds(), "wall-sec")
@@ -272,9 +229,7 @@ func (m *model) next(ctx context.Context, probe bool) error {
 	if err := m.setPhases(a); err != nil {
 		return err
 	}
-	if err := m.begin(a, node); err != nil {
-		return err
-	}
+	m.begin(a, node)
 	if err := m.stream(); err != nil {
 		return err
 	}
@@ -290,7 +245,6 @@ func (m *model) report() {
 	}{{"PreFilter", &m.preFilter}, {"Filter", &m.filter}, {"Score", &m.score}, {"Reserve", &m.reserve}} {
 		m.measure(call.of.seconds(), call.name+"-sec")
 		m.measure(call.of.p99(), call.name+"-p99-sec")
-		m.measure(call.of.allocations(), call.name+"-allocs")
 	}
 	m.measure(m.nodeRead.seconds(), "node-read-sec")
 	m.measure(m.events.seconds(), "event-sec")

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package main
 
 import (
 	"fmt"
@@ -64,7 +64,6 @@ func (c *cluster) write(to *idle.Informer, object runtime.Object) error {
 	case stored.(metav1.Object).GetResourceVersion() != sent.GetResourceVersion():
 		return apierrors.NewConflict(schema.GroupResource{}, sent.GetName(), fmt.Errorf("version %s was not the newest", sent.GetResourceVersion()))
 	}
-	e, err := c.store(to, stored, object)
-	c.pending = append(c.pending, e)
-	return err
+	c.pending = append(c.pending, c.store(to, stored, object))
+	return nil
 }

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package main
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -18,17 +19,13 @@ import (
 )
 
 // put stores the object and delivers the idle.Event.
-func (m *model) put(to *idle.Informer, old any, object runtime.Object) error {
-	e, err := m.store(to, old, object)
-	m.deliver(e)
-	return err
+func (m *model) put(to *idle.Informer, old any, object runtime.Object) {
+	m.deliver(m.store(to, old, object))
 }
 
 // remove drops the object and delivers the idle.Event.
-func (m *model) remove(from *idle.Informer, object runtime.Object) error {
-	e, err := m.drop(from, object)
-	m.deliver(e)
-	return err
+func (m *model) remove(from *idle.Informer, object runtime.Object) {
+	m.deliver(m.drop(from, object))
 }
 
 // deliver hands one idle.Event to the handlers, and measures them.
@@ -65,11 +62,10 @@ func (m *model) arrive() (*arrival, error) {
 	}
 	a := m.newWorkload(claims, sizes...)
 	for _, claim := range a.wanted {
-		if err := m.put(m.claims, nil, claim); err != nil {
-			return nil, err
-		}
+		m.put(m.claims, nil, claim)
 	}
-	return a, m.put(m.pods, nil, a.pod)
+	m.put(m.pods, nil, a.pod)
+	return a, nil
 }
 
 // returnPod ends a pod and makes another that uses the same claims.
@@ -81,19 +77,17 @@ func (m *model) returnPod() (*arrival, error) {
 	m.names++
 	pod := old.pod.DeepCopy()
 	pod.UID, pod.Spec.NodeName = old.pod.UID+"-again", ""
-	return &arrival{workload: workload{pod: pod, claims: old.claims}}, m.put(m.pods, nil, pod)
+	m.put(m.pods, nil, pod)
+	return &arrival{workload: workload{pod: pod, claims: old.claims}}, nil
 }
 
 // begin has the pod run on the node it was bound to.
-func (m *model) begin(a *arrival, node int) error {
+func (m *model) begin(a *arrival, node int) {
 	bound := a.pod.DeepCopy()
 	bound.Spec.NodeName = m.infos[node].Node().Name
-	if err := m.put(m.pods, a.pod, bound); err != nil {
-		return err
-	}
+	m.put(m.pods, a.pod, bound)
 	m.occupied += len(a.wanted)
 	m.runs(&workload{pod: bound, node: node, claims: a.claims})
-	return nil
 }
 
 // endPod deletes a pod and leaves its claims.
@@ -106,7 +100,8 @@ func (m *model) endPod() (*workload, error) {
 	if err := m.infos[w.node].(*framework.NodeInfo).RemovePod(klog.Background(), w.pod); err != nil {
 		return nil, err
 	}
-	return w, m.remove(m.pods, w.pod)
+	m.remove(m.pods, w.pod)
+	return w, nil
 }
 
 // freeVolumes ends pods, with their claims, until the configured share of volumes
@@ -129,88 +124,75 @@ func (m *model) freeVolumes() error {
 }
 
 func (m *model) endClaim(namespace, name string) error {
-	claim, err := m.claim(namespace, name)
+	claim, bound, err := m.bound(namespace, name)
 	if err != nil {
 		return err
 	}
-	bound, err := m.volume(claim.Spec.VolumeName)
-	if err != nil {
-		return err
-	}
-	if err := m.remove(m.claims, claim); err != nil {
-		return err
-	}
+	m.remove(m.claims, claim)
 	released := bound.DeepCopy()
 	released.Status.Phase = v1.VolumeReleased
-	if err := m.put(m.volumes, bound, released); err != nil {
-		return err
-	}
-	if err := m.remove(m.volumes, released); err != nil {
-		return err
-	}
+	m.put(m.volumes, bound, released)
+	m.remove(m.volumes, released)
 	size, ok := released.Spec.Capacity.Storage().AsInt64()
 	if !ok {
 		return fmt.Errorf("capacity of volume %s is not a number of bytes", released.Name)
 	}
 	hostname := released.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0]
 	again := &slot{name: released.Name, node: m.indexOf[hostname], size: int(size >> 20)}
-	return m.put(m.volumes, nil, m.disk(again).Obj())
+	m.put(m.volumes, nil, m.disk(again).Obj())
+	return nil
 }
 
-// stream changes other objects, as configured.
+// What else changes in the cluster for each pod that is placed.
+const (
+	heartbeats     = 2
+	touchedVolumes = 2
+)
+
+// stream changes other objects: nodes, volumes and a claim.
 func (m *model) stream() error {
 	m.names++
-	for range m.Stream.Nodes {
-		if err := m.heartbeat(m.infos[m.rng.IntN(len(m.infos))].(*framework.NodeInfo)); err != nil {
-			return err
-		}
+	for range heartbeats {
+		m.heartbeat(m.infos[m.rng.IntN(len(m.infos))].(*framework.NodeInfo))
 	}
-	for range m.Stream.Volumes {
+	for range touchedVolumes {
 		old, err := m.volume(m.slots[m.rng.IntN(len(m.slots))].name)
 		if err != nil {
 			return err
 		}
-		touched := old.DeepCopy()
-		metav1.SetMetaDataAnnotation(&touched.ObjectMeta, "example.com/checked", strconv.Itoa(m.names))
-		if err := m.put(m.volumes, old, touched); err != nil {
-			return err
-		}
+		m.touch(m.volumes, old, old.DeepCopy())
 	}
-	for range m.Stream.Claims {
-		w := m.running[m.rng.IntN(len(m.running))]
-		old, err := m.claim(w.pod.Namespace, w.claims[0])
-		if err != nil {
-			return err
-		}
-		touched := old.DeepCopy()
-		metav1.SetMetaDataAnnotation(&touched.ObjectMeta, "example.com/checked", strconv.Itoa(m.names))
-		if err := m.put(m.claims, old, touched); err != nil {
-			return err
-		}
+	w := m.running[m.rng.IntN(len(m.running))]
+	old, err := m.claim(w.pod.Namespace, w.claims[0])
+	if err != nil {
+		return err
 	}
+	m.touch(m.claims, old, old.DeepCopy())
 	return nil
 }
 
+// touch changes an annotation of a copy of an object, and stores it.
+func (m *model) touch(to *idle.Informer, old any, object interface {
+	runtime.Object
+	metav1.Object
+}) {
+	object.SetAnnotations(labels.Merge(object.GetAnnotations(), labels.Set{"example.com/checked": strconv.Itoa(m.names)}))
+	m.put(to, old, object)
+}
+
 // heartbeat is what a kubelet reports when nothing has changed.
-func (m *model) heartbeat(info *framework.NodeInfo) error {
+func (m *model) heartbeat(info *framework.NodeInfo) {
 	old := info.Node()
 	node := old.DeepCopy()
 	node.Status.Conditions[0].LastHeartbeatTime = metav1.Unix(int64(m.names), 0)
-	if err := m.put(m.nodes, old, node); err != nil {
-		return err
-	}
+	m.put(m.nodes, old, node)
 	info.SetNode(node)
-	return nil
 }
 
 // setPhases does as the PV controller: it sets the phase of the volumes that were bound for a pod.
 func (m *model) setPhases(a *arrival) error {
 	for _, name := range a.claims {
-		claim, err := m.claim(a.pod.Namespace, name)
-		if err != nil {
-			return err
-		}
-		volume, err := m.volume(claim.Spec.VolumeName)
+		_, volume, err := m.bound(a.pod.Namespace, name)
 		if err != nil {
 			return err
 		}
@@ -219,9 +201,7 @@ func (m *model) setPhases(a *arrival) error {
 		}
 		bound := volume.DeepCopy()
 		bound.Status.Phase = v1.VolumeBound
-		if err := m.put(m.volumes, volume, bound); err != nil {
-			return err
-		}
+		m.put(m.volumes, volume, bound)
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package main
 
 import (
 	"strings"
@@ -27,9 +27,7 @@ func TestVerify(t *testing.T) {
 		}
 		pv := old.DeepCopy()
 		how(pv)
-		if err := m.put(m.volumes, old, pv); err != nil {
-			t.Fatal(err)
-		}
+		m.put(m.volumes, old, pv)
 	}
 	for name, test := range map[string]struct {
 		spoil func(*testing.T, *model)
@@ -71,8 +69,9 @@ func TestVerify(t *testing.T) {
 			cfg := Default(100, 50)
 			cfg.Returning = 0
 			m := newModel(cfg)
+			m.fill()
 			for _, step := range []func() error{
-				m.fill, func() error { return m.build(t.Context()) }, func() error { return m.simulate(t.Context()) },
+				func() error { return m.build(t.Context()) }, func() error { return m.simulate(t.Context()) },
 			} {
 				if err := step(); err != nil {
 					t.Fatal(err)

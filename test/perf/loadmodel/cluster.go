@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package main
 
 import (
 	"cmp"
@@ -70,13 +70,10 @@ type workload struct {
 }
 
 func newCluster(cfg Config) *cluster {
-	if cfg.Progress == nil {
-		cfg.Progress = func(string, ...any) {}
-	}
 	factory := idle.NewFactory()
 	return &cluster{
 		Config:  cfg,
-		rng:     rand.New(rand.NewPCG(cfg.Seed, 1)),
+		rng:     rand.New(rand.NewPCG(seed, 1)),
 		factory: factory,
 		nodes:   idle.InformerOf(factory, &v1.Node{}),
 		volumes: idle.InformerOf(factory, &v1.PersistentVolume{}),
@@ -89,15 +86,24 @@ func newCluster(cfg Config) *cluster {
 
 // store puts the next version of an object into its informer's store. The
 // caller hands the object over, and holds mu if others may write.
-func (c *cluster) store(to *idle.Informer, old any, object runtime.Object) (idle.Event, error) {
+func (c *cluster) store(to *idle.Informer, old any, object runtime.Object) idle.Event {
 	c.version++
 	object.(metav1.Object).SetResourceVersion(strconv.FormatUint(c.version, 10))
-	return idle.Event{Of: to, Old: old, Now: object}, to.GetStore().Update(object)
+	must(to.GetStore().Update(object))
+	return idle.Event{Of: to, Old: old, Now: object}
 }
 
 // drop removes an object from its informer's store.
-func (c *cluster) drop(from *idle.Informer, object runtime.Object) (idle.Event, error) {
-	return idle.Event{Of: from, Old: object}, from.GetStore().Delete(object)
+func (c *cluster) drop(from *idle.Informer, object runtime.Object) idle.Event {
+	must(from.GetStore().Delete(object))
+	return idle.Event{Of: from, Old: object}
+}
+
+// must is for what only objects without metadata make fail.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
 }
 
 func (c *cluster) volume(name string) (*v1.PersistentVolume, error) {
@@ -108,28 +114,33 @@ func (c *cluster) claim(namespace, name string) (*v1.PersistentVolumeClaim, erro
 	return c.factory.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(namespace).Get(name)
 }
 
-// addNodes fills the store of nodes.
-func (c *cluster) addNodes() error {
-	if _, err := c.store(c.classes, nil, builders.MakeClass(class).Obj()); err != nil {
-		return err
+// bound is a claim and its volume.
+func (c *cluster) bound(namespace, name string) (*v1.PersistentVolumeClaim, *v1.PersistentVolume, error) {
+	claim, err := c.claim(namespace, name)
+	if err != nil {
+		return nil, nil, err
 	}
+	pv, err := c.volume(claim.Spec.VolumeName)
+	return claim, pv, err
+}
+
+// addNodes fills the store of nodes.
+func (c *cluster) addNodes() {
+	c.store(c.classes, nil, builders.MakeClass(class).Obj())
 	for i := range c.Nodes {
 		name := fmt.Sprintf("node-%06d", i)
 		node := builders.MakeNode(name).UID("uid-of-" + name).Zone("zone-" + strconv.Itoa(i%3)).Obj()
-		if _, err := c.store(c.nodes, nil, node); err != nil {
-			return err
-		}
+		c.store(c.nodes, nil, node)
 		info := framework.NewNodeInfo()
 		info.SetNode(node)
 		c.infos = append(c.infos, info)
 		c.indexOf[name] = i
 	}
-	return nil
 }
 
 // addVolumes fills the store of volumes, in the order of their names, as a list
 // of the API server has them: a node's volumes are not adjacent.
-func (c *cluster) addVolumes() error {
+func (c *cluster) addVolumes() {
 	for node := range c.Nodes {
 		for i := range c.VolumesPerNode {
 			c.slots = append(c.slots, slot{
@@ -141,11 +152,8 @@ func (c *cluster) addVolumes() error {
 	}
 	slices.SortFunc(c.slots, func(a, b slot) int { return cmp.Compare(a.name, b.name) })
 	for i := range c.slots {
-		if _, err := c.store(c.volumes, nil, c.disk(&c.slots[i]).Obj()); err != nil {
-			return err
-		}
+		c.store(c.volumes, nil, c.disk(&c.slots[i]).Obj())
 	}
-	return nil
 }
 
 // disk is the volume of a slot when it has just been discovered.
@@ -160,7 +168,7 @@ func (c *cluster) uid() string {
 
 // occupy binds the configured share of volumes, each to the claim of a
 // running pod.
-func (c *cluster) occupy() error {
+func (c *cluster) occupy() {
 	for i := range c.slots {
 		if c.rng.Float64() >= c.Occupied {
 			continue
@@ -174,18 +182,12 @@ func (c *cluster) occupy() error {
 		bound := builders.MakePVC(claim.Name).Namespace(claim.Namespace).UID(string(claim.UID)).Class(class).
 			Request(strconv.Itoa(s.size*9/10) + "Mi").Bound(s.name).Obj()
 		volume := c.disk(s).ClaimRef(claim.Namespace, claim.Name, string(claim.UID)).BoundByController().Phase(v1.VolumeBound).Obj()
-		for _, put := range []struct {
-			to     *idle.Informer
-			object runtime.Object
-		}{{c.pods, pod}, {c.claims, bound}, {c.volumes, volume}} {
-			if _, err := c.store(put.to, nil, put.object); err != nil {
-				return err
-			}
-		}
+		c.store(c.pods, nil, pod)
+		c.store(c.claims, nil, bound)
+		c.store(c.volumes, nil, volume)
 		c.runs(&w.workload)
 		c.occupied++
 	}
-	return nil
 }
 
 // runs records that the pod runs on its node.

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package main
 
 import (
 	"context"
@@ -209,17 +209,11 @@ type tally struct {
 	calls int
 	spent time.Duration // CPU time, of calls not probed
 
-	// Probed calls are measured individually, and are not in the above.
-	took   []time.Duration // wall time
-	probed int
-	allocs uint64
+	took []time.Duration // wall time, of each call that is probed
 }
 
 // seconds is the mean CPU time of a call.
 func (t *tally) seconds() float64 { return per(t.spent.Seconds(), t.calls) }
-
-// allocations is how many objects a call allocates on average.
-func (t *tally) allocations() float64 { return per(float64(t.allocs), t.probed) }
 
 // p99 is the wall time in seconds that 99 of 100 calls do not exceed.
 func (t *tally) p99() float64 { return figures.Quantile(t.took, 0.99) / float64(time.Second) }
@@ -251,9 +245,7 @@ func newMeter() meter {
 // to the tally.
 func (m meter) phase(t *tally, probe bool, calls func() int) {
 	if probe {
-		before := mallocs()
-		t.probed += calls()
-		t.allocs += mallocs() - before
+		calls()
 		return
 	}
 	begin := cputime.Thread()
@@ -270,16 +262,7 @@ func (m meter) one(t *tally, probe bool, call func()) {
 	}
 	begin := time.Now()
 	call()
-	took := max(0, time.Since(begin)-m.wall)
-	if len(t.took) < cap(t.took) { // growing would count as an allocation of the call
-		t.took = append(t.took, took)
-	}
-}
-
-func mallocs() uint64 {
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return stats.Mallocs
+	t.took = append(t.took, max(0, time.Since(begin)-m.wall))
 }
 
 // heap is the number of bytes in use after garbage collection.

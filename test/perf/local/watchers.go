@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package fleet
+package main
 
 import (
 	"bufio"
@@ -11,19 +11,16 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/url"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"stowage.dev/stowage/test/await"
 )
-
-// waitLimit bounds one wait.
-const waitLimit = 10 * time.Minute
 
 // watchers are clients that each watch volumes as client-go's informers do: in protobuf,
 // the initial objects and later changes in one stream. Unlike informers they count
@@ -63,39 +60,26 @@ func (w *watchers) stop() {
 
 // open starts one watch, on its own connection.
 func (w *watchers) open(ctx context.Context, selector string) error {
-	tls, err := rest.TLSConfigFor(w.config)
-	if err != nil {
-		return err
-	}
+	config := rest.CopyConfig(w.config)
 	dialer := &net.Dialer{}
-	transport := &http.Transport{
-		TLSClientConfig: tls, ForceAttemptHTTP2: true,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, network, address)
-			return counted{Conn: conn, to: &w.bytes}, err
-		},
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		return counted{Conn: conn, to: &w.bytes}, err
 	}
-	query := url.Values{
-		"watch": {"true"}, "allowWatchBookmarks": {"true"}, "sendInitialEvents": {"true"},
-		"resourceVersionMatch": {"NotOlderThan"}, "timeoutSeconds": {"3600"}, "labelSelector": {selector},
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.config.Host+"/api/v1/persistentvolumes?"+query.Encode(), nil)
+	client, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Accept", "application/vnd.kubernetes.protobuf;stream=watch")
-	answer, err := transport.RoundTrip(request)
+	body, err := client.RESTClient().Get().Resource("persistentvolumes").VersionedParams(&metav1.ListOptions{
+		Watch: true, AllowWatchBookmarks: true, SendInitialEvents: new(true),
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, TimeoutSeconds: new(int64(3600)), LabelSelector: selector,
+	}, scheme.ParameterCodec).SetHeader("Accept", "application/vnd.kubernetes.protobuf;stream=watch").Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("watch volumes: %w", err)
 	}
-	if answer.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(answer.Body)
-		return errors.Join(fmt.Errorf("watch volumes: %s: %s", answer.Status, text), answer.Body.Close())
-	}
 	w.group.Go(func() {
-		defer transport.CloseIdleConnections()
-		defer answer.Body.Close()
-		if err := w.read(answer.Body); ctx.Err() == nil {
+		defer body.Close()
+		if err := w.read(body); ctx.Err() == nil {
 			err = fmt.Errorf("a watch has ended: %w", err)
 			w.failure.CompareAndSwap(nil, &err)
 			w.changes.Notify()

@@ -1,16 +1,12 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet measures what the provisioners of many nodes cost the API server: an etcd, a
-// kube-apiserver, a volume for each disk, and the watches that the provisioners would have,
-// each on its own connection. There are no nodes and no provisioners.
-package fleet
+package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -24,6 +20,7 @@ import (
 	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/figures"
+	"stowage.dev/stowage/test/perf/parts"
 	"stowage.dev/stowage/test/perf/source"
 	"stowage.dev/stowage/test/provisioners"
 )
@@ -41,59 +38,41 @@ const (
 	watchingAll = 50
 )
 
-// Config configures Measure.
-type Config struct {
-	Binaries cluster.Binaries
-	Rounds   int
-	// Progress receives progress messages.
-	Progress func(format string, args ...any)
-}
-
-type setup struct {
-	Config
+// fleet is what the provisioners of many nodes work with: an etcd, a kube-apiserver, a volume for
+// each disk, and the watches that the provisioners would have, each on its own connection. There are
+// no nodes and no provisioners.
+type fleet struct {
 	cluster *cluster.Cluster
 	client  kubernetes.Interface
 	names   []string // of volumes
 	version int
 }
 
-// Measure runs all arms in turn, round by round.
-func Measure(ctx context.Context, config Config) (measured figures.Set, err error) {
-	config.Progress("control plane")
+// watching measures what the API server needs for all arms.
+func (b *bench) watching(ctx context.Context, r *parts.Run) (measured figures.Set, err error) {
+	parts.Progress("control plane")
 	c, err := cluster.Start(ctx, cluster.Config{
-		Binaries: config.Binaries, NoKwok: true,
+		Binaries: b.binaries, NoKwok: true,
 		ControllerManager: cluster.ControllerManagerConfig{Disabled: true},
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
-	s := &setup{Config: config, cluster: c, client: c.Client()}
+	s := &fleet{cluster: c, client: c.Client()}
 	if err := s.makeVolumes(ctx); err != nil {
 		return nil, err
 	}
-	byArm := map[string]figures.Set{}
-	arms := []string{none, filtered, all}
-	for round := range config.Rounds {
-		for _, arm := range arms {
-			line, err := s.run(ctx, arm, round+1)
-			if err != nil {
-				return nil, fmt.Errorf("%s watching, round %d: %w", arm, round+1, err)
-			}
-			byArm[arm] = append(byArm[arm], line)
-		}
-	}
-	for _, arm := range arms {
-		measured = append(measured, byArm[arm]...)
-	}
-	return measured, nil
+	return parts.Rounds(r.Number("rounds"), []string{none, filtered, all}, func(_ int, arm string) (*benchfmt.Result, error) {
+		return s.run(ctx, arm)
+	})
 }
 
 func nodeName(n int) string { return fmt.Sprintf("node-%d", n) }
 
 // makeVolumes makes volumes as provisioners do.
-func (s *setup) makeVolumes(ctx context.Context) error {
-	s.Progress("%d volumes", nodes*volumesPerNode)
+func (s *fleet) makeVolumes(ctx context.Context) error {
+	parts.Progress("%d volumes", nodes*volumesPerNode)
 	s.names = make([]string, nodes*volumesPerNode)
 	return await.Each(ctx, len(s.names), func(ctx context.Context, i int) error {
 		node, name := nodeName(i%nodes), fmt.Sprintf("disk-%d", i/nodes)
@@ -110,7 +89,7 @@ func (s *setup) makeVolumes(ctx context.Context) error {
 }
 
 // update changes as many volumes as there are updates, spread evenly over the nodes.
-func (s *setup) update(ctx context.Context) error {
+func (s *fleet) update(ctx context.Context) error {
 	s.version++
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/version":"%d"}}}`, s.version)
 	pace := flowcontrol.NewTokenBucketRateLimiter(updatesPerSecond, 1)
@@ -149,23 +128,8 @@ func selectors(arm string) []string {
 	return nil
 }
 
-// phase is the API server's work in some time.
-type phase struct {
-	seconds, cpu  float64
-	bytes, events int64 // sent to the watchers; bytes are encrypted
-}
-
-// values are the figures of a phase.
-func (p phase) values(name, events string) []figures.Value {
-	return []figures.Value{
-		{Value: p.seconds, Unit: name + "-sec"}, {Value: p.cpu, Unit: name + "-cpu-sec"},
-		{Value: float64(p.bytes), Unit: name + "-sent-B"}, {Value: float64(p.events), Unit: name + "-" + events},
-	}
-}
-
 // run measures one arm on a new API server, whose cache is warm.
-func (s *setup) run(ctx context.Context, arm string, round int) (*benchfmt.Result, error) {
-	s.Progress("%s watching, round %d of %d", arm, round, s.Rounds)
+func (s *fleet) run(ctx context.Context, arm string) (*benchfmt.Result, error) {
 	if err := s.cluster.APIServer().Restart(ctx); err != nil {
 		return nil, err
 	}
@@ -174,7 +138,7 @@ func (s *setup) run(ctx context.Context, arm string, round int) (*benchfmt.Resul
 	}
 	w := &watchers{config: s.cluster.RESTConfig()}
 	defer w.stop()
-	connect, err := s.phase(w, func() error { return w.start(ctx, selectors(arm)) })
+	values, err := s.phase(w, "connect", "volumes", func() error { return w.start(ctx, selectors(arm)) })
 	if err != nil {
 		return nil, err
 	}
@@ -182,25 +146,23 @@ func (s *setup) run(ctx context.Context, arm string, round int) (*benchfmt.Resul
 	if err != nil {
 		return nil, err
 	}
-	update, err := s.phase(w, func() error {
+	if w.count == 0 {
+		values = values[1:] // nothing connects
+	}
+	update, err := s.phase(w, "update", "events", func() error {
 		want := w.events.Load() + expected[arm]
 		if err := s.update(ctx); err != nil {
 			return err
 		}
 		return w.wait(ctx, "the events of all updates", func() bool { return w.events.Load() >= want })
 	})
-	if err != nil {
-		return nil, err
-	}
-	if w.count == 0 {
-		connect.seconds = math.NaN() // nothing connects
-	}
-	values := []figures.Value{{Value: float64(w.count), Unit: "watchers"}, {Value: float64(used.RSS), Unit: "rss-B"}}
-	return figures.Line("Watch/watchers="+arm, 1, slices.Concat(values, connect.values("connect", "volumes"), update.values("update", "events"))...), nil
+	return figures.Line("Watch/watchers="+arm, 1, slices.Concat(
+		[]figures.Value{{Value: float64(w.count), Unit: "watchers"}, {Value: float64(used.RSS), Unit: "rss-B"}}, values, update,
+	)...), err
 }
 
 // warm has one watcher see everything, and go.
-func (s *setup) warm(ctx context.Context) error {
+func (s *fleet) warm(ctx context.Context) error {
 	w := &watchers{config: s.cluster.RESTConfig()}
 	defer w.stop()
 	if err := w.start(ctx, []string{""}); err != nil {
@@ -212,21 +174,13 @@ func (s *setup) warm(ctx context.Context) error {
 	return nil
 }
 
-// phase measures the work of the API server during do.
-func (s *setup) phase(w *watchers, do func() error) (p phase, err error) {
-	before, err := source.Used(s.cluster.APIServer().Process())
-	if err != nil {
-		return p, err
-	}
-	bytes, events, begin := w.bytes.Load(), w.events.Load(), time.Now()
-	if err := do(); err != nil {
-		return p, err
-	}
-	p.seconds = time.Since(begin).Seconds()
-	after, err := source.Used(s.cluster.APIServer().Process())
-	if err != nil {
-		return p, err
-	}
-	p.cpu, p.bytes, p.events = after.CPU-before.CPU, w.bytes.Load()-bytes, w.events.Load()-events
-	return p, nil
+// phase measures the work of the API server during do: what it sent to the watchers is in
+// encrypted bytes, and in events.
+func (s *fleet) phase(w *watchers, name, events string, do func() error) ([]figures.Value, error) {
+	sent, seen := w.bytes.Load(), w.events.Load()
+	used, seconds, err := source.During(s.cluster.APIServer().Process(), do)
+	return []figures.Value{
+		{Value: seconds, Unit: name + "-sec"}, {Value: used.CPU, Unit: name + "-cpu-sec"},
+		{Value: float64(w.bytes.Load() - sent), Unit: name + "-sent-B"}, {Value: float64(w.events.Load() - seen), Unit: name + "-" + events},
+	}, err
 }

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package model
+package main
 
 import (
 	"errors"
@@ -54,11 +54,7 @@ func (m *model) verify() error {
 }
 
 func (m *model) verifyClaim(w *workload, name string) (volume string, err error) {
-	claim, err := m.claim(w.pod.Namespace, name)
-	if err != nil {
-		return "", err
-	}
-	pv, err := m.volume(claim.Spec.VolumeName)
+	claim, pv, err := m.bound(w.pod.Namespace, name)
 	if err != nil {
 		return "", err
 	}

@@ -1,12 +1,10 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package model_test
+package main
 
 import (
 	"testing"
-
-	"stowage.dev/stowage/test/perf/loadmodel/model"
 )
 
 // TestRun places more pods than the cluster has volumes. The run itself checks
@@ -14,18 +12,18 @@ import (
 // invariants hold in the end.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*model.Config){
-		"the published mix": func(*model.Config) {},
-		"only pods with four claims, six of ten volumes occupied": func(c *model.Config) {
+	for name, change := range map[string]func(*Config){
+		"the published mix": func(*Config) {},
+		"only pods with four claims, six of ten volumes occupied": func(c *Config) {
 			c.FourClaims, c.Returning, c.Occupied = 1, 0, 0.6
 		},
-		"only pods that return": func(c *model.Config) { c.FourClaims, c.Returning = 0, 1 },
+		"only pods that return": func(c *Config) { c.FourClaims, c.Returning = 0, 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := model.Default(150, 1000)
+			cfg := Default(150, 1000)
 			change(&cfg)
-			p, err := model.Run(t.Context(), cfg)
+			p, err := Run(t.Context(), cfg)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,15 +41,15 @@ func TestRun(t *testing.T) {
 
 func TestRunRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
-	for name, cfg := range map[string]model.Config{
-		"too few pods":     model.Default(100, 9),
-		"too few nodes":    model.Default(1, 100),
+	for name, cfg := range map[string]Config{
+		"too few pods":     Default(100, 9),
+		"too few nodes":    Default(1, 100),
 		"nothing is free":  {Nodes: 100, VolumesPerNode: 10, Pods: 10, Occupied: 1},
 		"shares above one": {Nodes: 100, VolumesPerNode: 10, Pods: 10, Occupied: 0.5, FourClaims: 0.6, Returning: 0.6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if p, err := model.Run(t.Context(), cfg); err == nil {
+			if p, err := Run(t.Context(), cfg); err == nil {
 				t.Errorf("ran: %+v", p)
 			}
 		})

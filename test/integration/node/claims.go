@@ -47,9 +47,7 @@ func (n *Node) SetPolicy(volume *corev1.PersistentVolume, policy corev1.Persiste
 func (n *Node) Patch(volume *corev1.PersistentVolume, text string, subresources ...string) {
 	n.t.Helper()
 	_, err := n.Env.Client.CoreV1().PersistentVolumes().Patch(n.Env.Context(), volume.Name, types.MergePatchType, []byte(text), metav1.PatchOptions{}, subresources...)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	n.do(err)
 }
 
 // Release is Unclaim, and waits until the PersistentVolume controller has handled it: the
@@ -67,9 +65,8 @@ func (n *Node) Release(volume *corev1.PersistentVolume) {
 // Delete deletes a volume, as an administrator may, and does not wait for the deletion.
 func (n *Node) Delete(volume *corev1.PersistentVolume) {
 	n.t.Helper()
-	err := n.Env.Client.CoreV1().PersistentVolumes().Delete(n.Env.Context(), volume.Name, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		n.t.Fatal(err)
+	if err := n.Env.Client.CoreV1().PersistentVolumes().Delete(n.Env.Context(), volume.Name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		n.do(err)
 	}
 }
 
@@ -78,9 +75,7 @@ func (n *Node) Delete(volume *corev1.PersistentVolume) {
 func (n *Node) Published(class string) []string {
 	n.t.Helper()
 	list, err := n.Env.Client.CoreV1().PersistentVolumes().List(n.Env.Context(), metav1.ListOptions{LabelSelector: localpv.Selector(n.Name)})
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	n.do(err)
 	var names []string
 	for _, v := range list.Items {
 		if v.Spec.StorageClassName == class {

@@ -83,9 +83,7 @@ func (n *Node) WaitPage(page int32, what string, is func(*stowage.LocalDiskRepor
 	ctx, cancel := context.WithTimeout(n.Env.Context(), n.Env.Timeout)
 	defer cancel()
 	reports, err := diskreports.NewClient(n.Env.Cluster.RESTConfig())
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	n.do(err)
 	name := stowage.PageName(n.Name, page)
 	last, err := provisioners.WaitReport(ctx, reports, name, is)
 	if err == nil {
@@ -116,9 +114,7 @@ func (n *Node) WaitEntry(class, name string, state stowage.EntryState, reason st
 func (n *Node) AllowClean(class, name string) {
 	n.t.Helper()
 	entry := n.WaitEntry(class, name, stowage.EntryCleaning, string(disk.OrphanCleanWaits))
-	if err := n.AnnotateReport(n.Env.Context(), wellknown.CleanOrphansAnnotation, entry.Acknowledgement); err != nil {
-		n.t.Fatal(err)
-	}
+	n.do(n.AnnotateReport(n.Env.Context(), wellknown.CleanOrphansAnnotation, entry.Acknowledgement))
 }
 
 // AnnotateReport writes an annotation to the first page of the node's report, as an
@@ -158,18 +154,14 @@ func show(report *stowage.LocalDiskReport) string {
 // Write writes a file in a slot of class Files, as a pod would.
 func (n *Node) Write(name, file, text string) {
 	n.t.Helper()
-	if err := os.WriteFile(filepath.Join(n.PathOf(n.Files, name), file), []byte(text), 0o600); err != nil {
-		n.t.Fatal(err)
-	}
+	n.do(os.WriteFile(filepath.Join(n.PathOf(n.Files, name), file), []byte(text), 0o600))
 }
 
 // Names lists the files of a slot of class Files, without lost+found.
 func (n *Node) Names(name string) []string {
 	n.t.Helper()
 	entries, err := os.ReadDir(n.PathOf(n.Files, name))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	n.do(err)
 	var names []string
 	for _, entry := range entries {
 		if entry.Name() != "lost+found" {

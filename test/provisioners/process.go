@@ -186,32 +186,8 @@ func (p Process) Login(ctx context.Context) (pod string, err error) {
 	return bound.Name, p.Cluster.WritePodKubeconfig(ctx, bound, p.path("kubeconfig"))
 }
 
-// WaitReport waits until is accepts the first page of a node's report, and returns it.
-// If ctx ends before, it returns the last page seen, which may be nil, and an error.
-func WaitReport(ctx context.Context, reports *diskreports.Client, node string, is func(*stowage.LocalDiskReport) bool) (*stowage.LocalDiskReport, error) {
-	watching, err := reports.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + node})
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		return nil, fmt.Errorf("watch LocalDiskReport %s: %w", node, err)
-	}
-	defer watching.Stop()
-	var last *stowage.LocalDiskReport
-	for event := range watching.ResultChan() {
-		if report, ok := event.Object.(*stowage.LocalDiskReport); ok {
-			if last = report; is(report) {
-				return report, nil
-			}
-		}
-	}
-	return last, fmt.Errorf("wait for LocalDiskReport %s: %w", node, context.Cause(ctx))
-}
-
-const (
-	// probe is the name of a node, and of a class, that do not exist.
-	probe = "policy-probe"
-)
+// probe is the name of a node, and of a class, that do not exist.
+const probe = "policy-probe"
 
 // waitPolicies returns when the API server limits provisioners to the volumes and reports of their
 // own node, and to the classes that they may publish. It applies policies some time after

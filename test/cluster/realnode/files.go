@@ -99,7 +99,7 @@ func (n *Node) writeFiles() error {
 	s := settings{
 		Name: n.Name, Group: n.group(), Pods: n.cluster.network.slot.pods(n.index),
 		Socket: layout.Containerd, Registries: layout.Registries, Pause: pauseImage,
-		Lease: max(4, int(n.cluster.config.GracePeriod.Seconds()/2)),
+		Lease: int(gracePeriod.Seconds() / 2),
 	}
 	for name, text := range map[string]string{
 		"kubernetes/containerd.toml":   containerdConfig,

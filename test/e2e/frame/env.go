@@ -119,9 +119,7 @@ func (e *Env) AddNodes(specs ...realnode.NodeSpec) []*realnode.Node {
 			}
 		}
 	})
-	if err != nil {
-		e.T.Fatal(err)
-	}
+	e.Do(err)
 	return nodes
 }
 
@@ -145,9 +143,7 @@ func (e *Env) OnNode(pod *corev1.Pod, short string) *corev1.Pod {
 func (e *Env) Kubectl(args ...string) string {
 	e.T.Helper()
 	out, err := e.Cluster.Kubectl(e.Context, append([]string{"--namespace=" + e.Namespace}, args...)...)
-	if err != nil {
-		e.T.Fatal(err)
-	}
+	e.Do(err)
 	return out
 }
 

@@ -20,7 +20,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
-	"stowage.dev/stowage/test/provisioners"
+	"stowage.dev/stowage/test/await"
 )
 
 // Volume is the newest observed state of the node's volume of a slot, or nil. It is
@@ -85,7 +85,7 @@ func (n *Node) WaitPage(page int32, what string, is func(*stowage.LocalDiskRepor
 	reports, err := diskreports.NewClient(n.Env.Cluster.RESTConfig())
 	n.do(err)
 	name := stowage.PageName(n.Name, page)
-	last, err := provisioners.WaitReport(ctx, reports, name, is)
+	last, err := await.Object(ctx, reports, name, is)
 	if err == nil {
 		return last
 	}

@@ -9,7 +9,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"stowage.dev/stowage/test/cluster/realnode"
 )
@@ -17,10 +18,8 @@ import (
 // Apply adds the nodes of a configuration, applies its manifests, and returns when they are
 // rolled out.
 func Apply(ctx context.Context, on *realnode.Cluster, c Config) error {
-	if len(c.Nodes) > 0 {
-		if _, err := on.AddNodes(ctx, c.Nodes...); err != nil {
-			return err
-		}
+	if _, err := on.AddNodes(ctx, c.Nodes...); err != nil {
+		return err
 	}
 	if c.Before != nil {
 		if err := c.Before(ctx, on); err != nil {
@@ -66,23 +65,21 @@ func RolledOut(ctx context.Context, on *realnode.Cluster) error {
 	if err != nil {
 		return err
 	}
-	lines := strings.Split(strings.TrimSpace(out), "\n")
-	errs := make([]error, len(lines))
-	var wg sync.WaitGroup
-	for i, line := range lines {
-		namespace, workload, _ := strings.Cut(line, " ")
-		wg.Go(func() {
-			args := []string{"rollout", "status", "--namespace=" + namespace, workload}
-			if workload == "Deployment/stowage-extender" {
-				args = []string{"wait", "--timeout=-1s", "--for=jsonpath={.status.readyReplicas}", "--namespace=" + namespace, workload}
-			}
+	group, ctx := errgroup.WithContext(ctx)
+	for line := range strings.Lines(out) {
+		namespace, workload, _ := strings.Cut(strings.TrimSpace(line), " ")
+		args := []string{"rollout", "status", "--namespace=" + namespace, workload}
+		if workload == "Deployment/stowage-extender" {
+			args = []string{"wait", "--timeout=-1s", "--for=jsonpath={.status.readyReplicas}", "--namespace=" + namespace, workload}
+		}
+		group.Go(func() error {
 			if _, err := on.Kubectl(ctx, args...); err != nil {
-				errs[i] = errors.Join(fmt.Errorf("roll out %s: %w", workload, err), describe(on, namespace))
+				return errors.Join(fmt.Errorf("roll out %s: %w", workload, err), describe(on, namespace))
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return group.Wait()
 }
 
 // describe returns the state of the pods of a namespace.

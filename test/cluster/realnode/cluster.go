@@ -40,6 +40,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -113,21 +114,15 @@ func (c *Cluster) makeNetwork(ctx context.Context, control *cluster.Cluster) (st
 	return c.network.slot.machine(), nil
 }
 
-// makeImages writes the archives of the images that come with this package.
+// makeImages writes the archive of the image that comes with this package.
 func (c *Cluster) makeImages() error {
-	shell, err := busybox()
+	image, err := busybox(c.config.Binaries.Init)
 	if err != nil {
 		return err
 	}
-	c.images = slices.Clone(c.config.Images)
-	for name, image := range map[string]Image{"busybox": shell, "pause": pause(c.config.Binaries.Init)} {
-		file := filepath.Join(c.Folder(), name+".tar")
-		if err := image.Write(file); err != nil {
-			return err
-		}
-		c.images = append(c.images, file)
-	}
-	return nil
+	file := filepath.Join(c.Folder(), "busybox.tar")
+	c.images = append(slices.Clone(c.config.Images), file)
+	return image.Write(file)
 }
 
 // Stop kills the nodes and the control plane and removes everything except the cluster's
@@ -160,15 +155,11 @@ func (c *Cluster) Node(name string) *Node {
 func (c *Cluster) add(spec NodeSpec) (*Node, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	used := map[int]bool{}
-	for _, n := range c.nodes {
-		if n.Name == spec.Name {
-			return nil, fmt.Errorf("add node %s: the name is in use; Node.Start starts a node again", spec.Name)
-		}
-		used[n.index] = true
+	if slices.ContainsFunc(c.nodes, func(n *Node) bool { return n.Name == spec.Name }) {
+		return nil, fmt.Errorf("add node %s: the name is in use; Node.Start starts a node again", spec.Name)
 	}
 	index := 1
-	for used[index] {
+	for slices.ContainsFunc(c.nodes, func(n *Node) bool { return n.index == index }) {
 		index++
 	}
 	if index > maxNodes {
@@ -180,12 +171,6 @@ func (c *Cluster) add(spec NodeSpec) (*Node, error) {
 	}
 	c.nodes = append(c.nodes, n)
 	return n, nil
-}
-
-// AddNode starts a new node and returns it when it is Ready.
-func (c *Cluster) AddNode(ctx context.Context, spec NodeSpec) (*Node, error) {
-	nodes, err := c.AddNodes(ctx, spec)
-	return nodes[0], err
 }
 
 // AddNodes starts new nodes side by side and returns them, in order, when all are Ready. With an
@@ -201,12 +186,11 @@ func (c *Cluster) AddNodes(ctx context.Context, specs ...NodeSpec) ([]*Node, err
 	if err := errors.Join(errs...); err != nil {
 		return nodes, err
 	}
-	var wg sync.WaitGroup
+	var group errgroup.Group
 	for i, spec := range specs {
-		wg.Go(func() { errs[i] = nodes[i].first(ctx, spec.Disks) })
+		group.Go(func() error { return nodes[i].first(ctx, spec.Disks) })
 	}
-	wg.Wait()
-	return nodes, errors.Join(errs...)
+	return nodes, group.Wait()
 }
 
 // RemoveNode kills a node, removes its files and deletes its Node object.

@@ -98,7 +98,7 @@ type settings struct {
 func (n *Node) writeFiles() error {
 	s := settings{
 		Name: n.Name, Group: n.group(), Pods: n.cluster.network.slot.pods(n.index),
-		Socket: layout.Containerd, Registries: layout.Registries, Pause: pauseImage,
+		Socket: layout.Containerd, Registries: layout.Registries, Pause: BusyboxImage,
 		Lease: int(gracePeriod.Seconds() / 2),
 	}
 	for name, text := range map[string]string{

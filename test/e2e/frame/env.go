@@ -53,11 +53,7 @@ func NewOn(t testing.TB, o Options) *Env {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if t.Failed() {
-			c.KeepFolder()
-			t.Log("the logs are in", c.Folder())
-		}
-		if err := c.Stop(); err != nil {
+		if err := stop(c, t.Failed()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -52,11 +52,9 @@ func create[T metav1.Object](e *Env, in client[T], object T) {
 	if object.GetNamespace() != "" {
 		return
 	}
-	e.T.Cleanup(func() {
-		e.dumpFailed()
-		ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
-		defer cancel()
+	e.after(func(ctx context.Context) error {
 		_ = in.Delete(ctx, object.GetName(), metav1.DeleteOptions{}) // the test may have deleted it
+		return nil
 	})
 }
 
@@ -68,8 +66,7 @@ func (e *Env) Class(name string) *storagev1.StorageClass {
 // LocalVolume is a volume of a class at a path of a node, by its short name. name is short too.
 func (e *Env) LocalVolume(name, class, node, path string) *corev1.PersistentVolume {
 	source := corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}
-	return builders.MakePV(e.Name(name)).Class(class).Source(source).Hostname(e.Name(node)).
-		ReclaimPolicy(corev1.PersistentVolumeReclaimRetain).Obj()
+	return builders.MakePV(e.Name(name)).Class(class).Source(source).Hostname(e.Name(node)).Obj()
 }
 
 // Claim requests a volume of a class, of any size.

@@ -108,7 +108,9 @@ func newChaos(t *testing.T) *frame.Env {
 	config := install.Config{
 		Classes: []install.Class{{Name: "chaos", Settings: map[string]any{"hostDir": chaosFolder}}},
 		// A node that restarts slowly must not lose its pods.
-		Cluster: func(c *realnode.Config) { c.GracePeriod = time.Minute },
+		Cluster: func(c *realnode.Config) {
+			c.Cluster.ControllerManager.ExtraArgs = []string{"--node-monitor-grace-period=1m"}
+		},
 	}
 	for _, name := range chaosNodes {
 		config.Nodes = append(config.Nodes, frame.Node(name, chaosDisks...))
@@ -190,8 +192,7 @@ func crashBy(e *frame.Env, pod *corev1.Pod, script string) {
 	before := pod.Status.ContainerStatuses[0].ContainerID
 	_, err := e.Cluster.Node(pod.Spec.NodeName).Run(e.Context, nil, "sh", "-c", script, "sh", strings.TrimPrefix(before, "containerd://"))
 	e.Do(err)
-	target := frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "pods", Namespace: pod.Namespace, Name: pod.Name}
-	frame.Wait(e, target, "running again", func(p *corev1.Pod) bool {
+	frame.Wait(e, e.Client.CoreV1().Pods(pod.Namespace), pod.Name, "running again", func(p *corev1.Pod) bool {
 		s := p.Status.ContainerStatuses
 		return len(s) == 1 && s[0].State.Running != nil && s[0].ContainerID != before
 	})

@@ -18,7 +18,6 @@ import (
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/e2e/frame"
 	"stowage.dev/stowage/test/e2e/install"
-	"stowage.dev/stowage/test/provisioners"
 )
 
 const (
@@ -128,21 +127,19 @@ func waitLink(e *frame.Env, node, volume, link string) {
 	e.T.Helper()
 	reports, err := diskreports.NewClient(e.Cluster.RESTConfig())
 	e.Do(err)
-	_, err = provisioners.WaitReport(e.Context, reports, stowage.PageName(node, 1), func(r *stowage.LocalDiskReport) bool {
+	what := "that shows the link of " + volume + " " + link
+	frame.Wait(e, reports, stowage.PageName(node, 1), what, func(r *stowage.LocalDiskReport) bool {
 		return slices.ContainsFunc(r.Status.Entries, func(entry stowage.Entry) bool { return entry.Volume == volume && entry.Link == link })
 	})
-	if err != nil {
-		e.T.Fatalf("wait until the link of %s is %s: %v", volume, link, err)
-	}
 }
 
 // replaceProvisioner deletes the pod of a node's provisioner and returns when the next one is ready.
 func replaceProvisioner(e *frame.Env, node string) {
 	e.T.Helper()
 	old := provisionerOf(e, node)
-	pods := frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "pods", Namespace: install.Namespace}
-	e.Do(e.Client.CoreV1().Pods(install.Namespace).Delete(e.Context, old.Name, metav1.DeleteOptions{}))
-	frame.Wait(e, pods, "the next provisioner of node "+node+" is ready", func(p *corev1.Pod) bool {
+	pods := e.Client.CoreV1().Pods(install.Namespace)
+	e.Do(pods.Delete(e.Context, old.Name, metav1.DeleteOptions{}))
+	frame.Wait(e, pods, "", "the next provisioner of node "+node+" is ready", func(p *corev1.Pod) bool {
 		return p.UID != old.UID && p.Spec.NodeName == node && p.Labels["app.kubernetes.io/name"] == "stowage-provisioner" && frame.Ready(p)
 	})
 }

@@ -45,8 +45,8 @@ func newEmpty(t *testing.T) *empty {
 		t.Fatal(err)
 	}
 	s := &empty{}
-	o.Begin = func(ctx context.Context, c *realnode.Cluster) (err error) {
-		if s.node, err = c.AddNode(ctx, nodeOfThree()); err != nil {
+	o.Begin = func(ctx context.Context, c *realnode.Cluster) error {
+		if err := s.addNode(ctx, c); err != nil {
 			return err
 		}
 		for _, part := range parts {
@@ -60,6 +60,13 @@ func newEmpty(t *testing.T) *empty {
 	}
 	s.Env = frame.NewOn(t, o)
 	return s
+}
+
+// addNode adds the node.
+func (s *empty) addNode(ctx context.Context, c *realnode.Cluster) error {
+	nodes, err := c.AddNodes(ctx, nodeOfThree())
+	s.node = nodes[0]
+	return err
 }
 
 // nodeOfThree is a node with three disks in the folder of the default configuration.

@@ -45,17 +45,16 @@ func (s *empty) rolledOut(registry, tag string) {
 func (s *empty) useVolume(name string, free int) {
 	s.T.Helper()
 	available := map[string]bool{}
-	frame.Wait(s.Env, frame.Target{Client: s.Client.CoreV1().RESTClient(), Resource: "persistentvolumes"},
-		fmt.Sprintf("one of %d that are free", free), func(pv *corev1.PersistentVolume) bool {
-			available[pv.Name] = pv.Status.Phase == corev1.VolumeAvailable
-			count := 0
-			for _, is := range available {
-				if is {
-					count++
-				}
+	s.WaitPV("", fmt.Sprintf("one of %d that are free", free), func(pv *corev1.PersistentVolume) bool {
+		available[pv.Name] = pv.Status.Phase == corev1.VolumeAvailable
+		count := 0
+		for _, is := range available {
+			if is {
+				count++
 			}
-			return count == free
-		})
+		}
+		return count == free
+	})
 	pod := s.Shell(name, "echo written by "+name+" >/data/"+name+"/word && sync && exec sleep 1000000", name)
 	pod.Spec.SchedulerName = "stowage-scheduler"
 	s.Create(s.Claim(name, "local-disks"), pod)

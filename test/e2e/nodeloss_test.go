@@ -23,7 +23,6 @@ import (
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/e2e/frame"
 	"stowage.dev/stowage/test/e2e/install"
-	"stowage.dev/stowage/test/provisioners"
 )
 
 // lossDelay is the classes' delay.
@@ -201,7 +200,7 @@ func (l *lost) acceptDisk() {
 	reports, err := diskreports.NewClient(l.e.Cluster.RESTConfig())
 	l.e.Do(err)
 	var identity string
-	_, err = provisioners.WaitReport(l.e.Context, reports, stowage.PageName(l.node.Name, 1), func(r *stowage.LocalDiskReport) bool {
+	frame.Wait(l.e, reports, stowage.PageName(l.node.Name, 1), "that shows the disk", func(r *stowage.LocalDiskReport) bool {
 		for _, entry := range r.Status.Entries {
 			if entry.Path == l.path && strings.HasPrefix(entry.Identity, name+"@") && entry.Identity != name+"@"+former {
 				identity = entry.Identity
@@ -209,7 +208,6 @@ func (l *lost) acceptDisk() {
 		}
 		return identity != ""
 	})
-	l.e.Do(err)
 	l.e.Kubectl("annotate", "persistentvolume", l.volume.Name, wellknown.SameDiskAnnotation+"="+identity)
 }
 

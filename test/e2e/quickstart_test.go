@@ -4,14 +4,12 @@
 package e2e
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/e2e/frame"
 )
 
@@ -21,10 +19,7 @@ func TestQuickStart(t *testing.T) {
 	t.Parallel()
 	helm := buildHelm(t)
 	s := &empty{}
-	s.Env = frame.NewOn(t, frame.Options{Begin: func(ctx context.Context, c *realnode.Cluster) (err error) {
-		s.node, err = c.AddNode(ctx, nodeOfThree())
-		return err
-	}})
+	s.Env = frame.NewOn(t, frame.Options{Begin: s.addNode})
 	r := newRegistry(s)
 	lines := strings.ReplaceAll(quickStart(t), "registry.example/", r.address+"/")
 	cmd := exec.CommandContext(s.Context, "bash", "-euxo", "pipefail", "-c", lines)

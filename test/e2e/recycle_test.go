@@ -127,9 +127,7 @@ echo secret >/data/mine/word && chmod 600 /data/mine/word && stat -c '%u %g' /da
 // claimGone waits until a claim is deleted.
 func claimGone(e *frame.Env, claim string) {
 	e.T.Helper()
-	frame.WaitGone[*corev1.PersistentVolumeClaim](e, frame.Target{
-		Client: e.Client.CoreV1().RESTClient(), Resource: "persistentvolumeclaims", Namespace: e.Namespace, Name: claim,
-	})
+	e.WaitGone("persistentvolumeclaim/" + claim)
 }
 
 // bound waits until a claim has its volume.

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/test/cluster/realnode"
-	"stowage.dev/stowage/test/e2e/frame"
 	"stowage.dev/stowage/test/e2e/install"
 )
 
@@ -33,7 +32,7 @@ func TestProvisionerRestarted(t *testing.T) {
 	})
 	old := provisionerOf(e, "two")
 	e.Do(e.Client.CoreV1().Pods(install.Namespace).Delete(e.Context, old.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}))
-	frame.WaitGone[*corev1.Pod](e, frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "pods", Namespace: install.Namespace, Name: old.Name})
+	e.WaitGone("pod/"+old.Name, "--namespace="+install.Namespace)
 	// Only the provisioner removes the finalizer: a volume that exists shows that the clean was interrupted.
 	pv, err := e.Client.CoreV1().PersistentVolumes().Get(e.Context, before.Name, metav1.GetOptions{})
 	if err != nil || pv.UID != before.UID {

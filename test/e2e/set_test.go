@@ -98,8 +98,7 @@ func (s set) change(patch string) {
 
 func (s set) wait(generation int64) {
 	s.e.T.Helper()
-	target := frame.Target{Client: s.e.Client.AppsV1().RESTClient(), Resource: "statefulsets", Namespace: s.e.Namespace, Name: "set"}
-	frame.Wait(s.e, target, "rolled out", func(o *appsv1.StatefulSet) bool {
+	frame.Wait(s.e, s.e.Client.AppsV1().StatefulSets(s.e.Namespace), "set", "rolled out", func(o *appsv1.StatefulSet) bool {
 		want := *o.Spec.Replicas
 		return o.Status.ObservedGeneration >= generation && o.Status.Replicas == want &&
 			o.Status.ReadyReplicas == want && o.Status.UpdatedReplicas == want

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path/filepath"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -108,5 +107,5 @@ func remove(e *frame.Env, pod string) {
 // gone waits until a pod is deleted, and all that kubelet had mounted for it is unmounted.
 func gone(e *frame.Env, pod string) {
 	e.T.Helper()
-	frame.WaitGone[*corev1.Pod](e, frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "pods", Namespace: e.Namespace, Name: pod})
+	e.WaitGone("pod/" + pod)
 }

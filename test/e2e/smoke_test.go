@@ -47,7 +47,7 @@ func TestNodes(t *testing.T) {
 	}
 
 	e.Do(nodes[0].Kill())
-	e.Do(nodes[0].WaitNotReady(e.Context))
+	e.Kubectl("wait", "--for=condition=Ready=Unknown", "--timeout=-1s", "node/"+nodes[0].Name)
 	e.Do(nodes[0].Start(e.Context))
 	if got, err := nodes[0].Run(e.Context, nil, "cat", path+"/word"); err != nil || strings.TrimSpace(got) != "written on a" {
 		t.Errorf("after the power cut the disk has %q, %v", got, err)

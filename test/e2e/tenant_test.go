@@ -69,7 +69,7 @@ func blockClaim(e *frame.Env, name, class string) *corev1.PersistentVolumeClaim 
 // had earlier.
 func published(e *frame.Env, node, path string, before ...*corev1.PersistentVolume) *corev1.PersistentVolume {
 	e.T.Helper()
-	return volume(e, "published at "+path+" of node "+node, func(pv *corev1.PersistentVolume) bool {
+	return e.WaitPV("", "published at "+path+" of node "+node, func(pv *corev1.PersistentVolume) bool {
 		for _, old := range before {
 			if pv.UID == old.UID {
 				return false
@@ -86,12 +86,6 @@ func at(pv *corev1.PersistentVolume, node, path string) bool {
 	}
 	terms := pv.Spec.NodeAffinity.Required.NodeSelectorTerms
 	return len(terms) == 1 && terms[0].MatchExpressions[0].Values[0] == node
-}
-
-// volume waits for a volume.
-func volume(e *frame.Env, what string, is func(*corev1.PersistentVolume) bool) *corev1.PersistentVolume {
-	e.T.Helper()
-	return frame.Wait(e, frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "persistentvolumes"}, what, is)
 }
 
 // giveBack deletes a claim.

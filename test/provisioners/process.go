@@ -57,28 +57,16 @@ func Build(ctx context.Context, progress io.Writer) (string, error) {
 	return cluster.BuildCommand(ctx, cluster.BuildOptions{Progress: progress}, "stowage.dev/stowage/cmd/provisioner")
 }
 
-// Apply applies the provisioner's manifests, and waits until its policies are in force.
+// Apply applies the provisioner's manifests, and waits until its policies are in force. Their folder
+// is relative to this source file: tests run in the folder of their package.
 func Apply(ctx context.Context, c *cluster.Cluster) error {
-	folder, err := manifestFolder()
-	if err != nil {
-		return err
-	}
+	_, source, _, _ := runtime.Caller(0)
 	for _, file := range manifests {
-		if err := c.CreateFiles(ctx, filepath.Join(folder, file)); err != nil {
+		if err := c.CreateFiles(ctx, filepath.Join(filepath.Dir(source), "../../manifests", file)); err != nil {
 			return err
 		}
 	}
 	return waitPolicies(ctx, c)
-}
-
-// manifestFolder is relative to this source file: tests run in the folder of their package.
-func manifestFolder() (string, error) {
-	_, file, _, ok := runtime.Caller(0)
-	folder := filepath.Join(filepath.Dir(file), "../../manifests")
-	if _, err := os.Stat(folder); !ok || err != nil {
-		return "", fmt.Errorf("find the manifests: %w", err)
-	}
-	return folder, nil
 }
 
 // AllowClass lets provisioners create volumes of a class. All provisioners share the ConfigMap,
@@ -186,32 +174,8 @@ func (p Process) Login(ctx context.Context) (pod string, err error) {
 	return bound.Name, p.Cluster.WritePodKubeconfig(ctx, bound, p.path("kubeconfig"))
 }
 
-// WaitReport waits until is accepts the first page of a node's report, and returns it.
-// If ctx ends before, it returns the last page seen, which may be nil, and an error.
-func WaitReport(ctx context.Context, reports *diskreports.Client, node string, is func(*stowage.LocalDiskReport) bool) (*stowage.LocalDiskReport, error) {
-	watching, err := reports.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + node})
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		return nil, fmt.Errorf("watch LocalDiskReport %s: %w", node, err)
-	}
-	defer watching.Stop()
-	var last *stowage.LocalDiskReport
-	for event := range watching.ResultChan() {
-		if report, ok := event.Object.(*stowage.LocalDiskReport); ok {
-			if last = report; is(report) {
-				return report, nil
-			}
-		}
-	}
-	return last, fmt.Errorf("wait for LocalDiskReport %s: %w", node, context.Cause(ctx))
-}
-
-const (
-	// probe is the name of a node, and of a class, that do not exist.
-	probe = "policy-probe"
-)
+// probe is the name of a node, and of a class, that do not exist.
+const probe = "policy-probe"
 
 // waitPolicies returns when the API server limits provisioners to the volumes and reports of their
 // own node, and to the classes that they may publish. It applies policies some time after
@@ -238,40 +202,33 @@ func waitPolicies(ctx context.Context, c *cluster.Cluster) error {
 	unlabelled := ofNoClass.DeepCopy()
 	delete(unlabelled.Labels, wellknown.NodeLabel)
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	create := func(volume *corev1.PersistentVolume) func(context.Context) error {
-		return func(ctx context.Context) error {
-			_, err := client.CoreV1().PersistentVolumes().Create(ctx, volume, dryRun)
-			return err
-		}
+	another := &stowage.LocalDiskReport{
+		ObjectMeta: metav1.ObjectMeta{Name: "another"}, Spec: stowage.LocalDiskReportSpec{NodeName: "another", Page: 1},
 	}
 	for policy, ask := range map[string]func(context.Context) error{
-		"volumes":   create(unlabelled),
-		"placement": create(ofNoClass),
-		"reports": func(ctx context.Context) error {
-			_, err := reports.Create(ctx, &stowage.LocalDiskReport{
-				ObjectMeta: metav1.ObjectMeta{Name: "another"}, Spec: stowage.LocalDiskReportSpec{NodeName: "another", Page: 1},
-			}, dryRun)
-			return err
-		},
+		"volumes":   creation(client.CoreV1().PersistentVolumes().Create, unlabelled, dryRun),
+		"placement": creation(client.CoreV1().PersistentVolumes().Create, ofNoClass, dryRun),
+		"reports":   creation(reports.Create, another, dryRun),
 	} {
-		if err := waitRefused(ctx, "stowage-provisioner-"+policy, ask); err != nil {
-			return err
+		var last error
+		refusal := "ValidatingAdmissionPolicy 'stowage-provisioner-" + policy + "'"
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, deadline.Wait(), true, func(ctx context.Context) (bool, error) { //nolint:forbidigo // no object shows it
+			last = ask(ctx)
+			return last != nil && strings.Contains(last.Error(), refusal), nil
+		})
+		if err != nil {
+			return fmt.Errorf("wait until policy %s is in force: %w", policy, errors.Join(err, last))
 		}
 	}
 	return nil
 }
 
-// waitRefused sends a request that a policy forbids until it is refused.
-func waitRefused(ctx context.Context, policy string, ask func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, deadline.Wait(), true, func(ctx context.Context) (bool, error) { //nolint:forbidigo // no object shows it
-		last = ask(ctx)
-		return last != nil && strings.Contains(last.Error(), "ValidatingAdmissionPolicy '"+policy+"'"), nil
-	})
-	if err != nil {
-		return fmt.Errorf("wait until policy %s is in force: %w", policy, errors.Join(err, last))
+// creation is a request to create an object, which a policy forbids.
+func creation[T any](create func(context.Context, T, metav1.CreateOptions) (T, error), object T, o metav1.CreateOptions) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := create(ctx, object, o)
+		return err
 	}
-	return nil
 }
 
 // Request is a provisioner's request for the volume of a mounted disk of 100 GiB. No disk is needed.

@@ -92,7 +92,7 @@ func TestFindAdoptable(t *testing.T) {
 		"of a node that is gone":                       {pv: reference("v").Hostname("gone").Obj(), want: migrate.Leave, why: "no node has the label"},
 		"of two nodes":                                 {pv: reference("v").Hostname("a-host", "b-host").Obj(), want: migrate.Leave, why: "node affinity"},
 		"of a zone":                                    {pv: reference("v").Zone("z").Obj(), want: migrate.Leave, why: "node affinity"},
-		"without node affinity":                        {pv: reference("v").RawAffinity(nil).Obj(), want: migrate.Leave, why: "node affinity"},
+		"without node affinity":                        {pv: reference("v").Change(func(pv *corev1.PersistentVolume) { pv.Spec.NodeAffinity = nil }).Obj(), want: migrate.Leave, why: "node affinity"},
 		"of a hostname that two nodes have":            {pv: reference("v").Hostname("twin").Obj(), want: migrate.Leave, why: "several nodes"},
 		"of another node than its provisioner says":    {pv: reference("v").Hostname("b-host").Obj(), want: migrate.Leave, why: "another one"},
 		"of a node with a longer name, after a hyphen": {pv: reference("v").ProvisionedBy("local-volume-provisioner-a-2").Obj(), want: migrate.Leave, why: "another one"},

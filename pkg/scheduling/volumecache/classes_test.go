@@ -16,7 +16,7 @@ import (
 func TestClassDeleted(t *testing.T) {
 	t.Parallel()
 	class := func(uid types.UID) *builders.Class {
-		return builders.MakeClass("made").UID(uid).Provisioner("csi").AllowedTopology("rack", string(uid))
+		return builders.MakeClass("made").UID(string(uid)).Provisioner("csi").AllowedTopology("rack", string(uid))
 	}
 	for name, do := range map[string]func(w *testbed){
 		"a cycle that read it continues": func(w *testbed) {

@@ -18,17 +18,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
-
-// Names of API annotations that the builders write.
-const (
-	annBetaClass         = v1.BetaStorageClassAnnotation
-	annBindCompleted     = "pv.kubernetes.io/bind-completed"
-	annBoundByController = "pv.kubernetes.io/bound-by-controller"
-	annProvisionedBy     = "pv.kubernetes.io/provisioned-by"
-	annSelectedNode      = "volume.kubernetes.io/selected-node"
-	annProvisioner       = "volume.kubernetes.io/storage-provisioner"
-	annBetaProvisioner   = "volume.beta.kubernetes.io/storage-provisioner"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // DefaultNamespace is where namespaced objects live unless set otherwise.
@@ -38,12 +28,60 @@ const DefaultNamespace = metav1.NamespaceDefault
 // constant, so that objects compare equal between runs.
 var deletedAt = metav1.NewTime(time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC))
 
-// set writes one key of a map that may not exist yet.
-func set(m *map[string]string, key, value string) {
-	if *m == nil {
-		*m = map[string]string{}
+// builder is what all builders have: B is the builder, and O the kind of its object.
+type builder[O interface {
+	metav1.Object
+	DeepCopy() O
+}, B any] struct {
+	object O
+	self   B
+}
+
+func (b *builder[O, B]) begin(self B, object O) B {
+	b.self, b.object = self, object
+	return self
+}
+
+// Obj returns a copy of what was built.
+func (b *builder[O, B]) Obj() O { return b.object.DeepCopy() }
+
+// Name sets metadata.name, to use the builder as a template.
+func (b *builder[O, B]) Name(name string) B { b.object.SetName(name); return b.self }
+
+// Namespace sets metadata.namespace.
+func (b *builder[O, B]) Namespace(namespace string) B {
+	b.object.SetNamespace(namespace)
+	return b.self
+}
+
+// UID sets metadata.uid.
+func (b *builder[O, B]) UID(uid string) B { b.object.SetUID(types.UID(uid)); return b.self }
+
+// ResourceVersion sets metadata.resourceVersion.
+func (b *builder[O, B]) ResourceVersion(rv string) B { b.object.SetResourceVersion(rv); return b.self }
+
+// Label adds one label.
+func (b *builder[O, B]) Label(key, value string) B {
+	b.object.SetLabels(with(b.object.GetLabels(), key, value))
+	return b.self
+}
+
+// Annotation adds one annotation.
+func (b *builder[O, B]) Annotation(key, value string) B {
+	b.object.SetAnnotations(with(b.object.GetAnnotations(), key, value))
+	return b.self
+}
+
+// Change calls do with the object, for what no method sets.
+func (b *builder[O, B]) Change(do func(O)) B { do(b.object); return b.self }
+
+// with returns the map, or a new one for nil, with one key more.
+func with(m map[string]string, key, value string) map[string]string {
+	if m == nil {
+		m = map[string]string{}
 	}
-	(*m)[key] = value
+	m[key] = value
+	return m
 }
 
 // In is the requirement that a node label has one of the values.

@@ -9,66 +9,45 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // Pod builds a Pod.
-type Pod struct{ pod v1.Pod }
+type Pod struct{ builder[*v1.Pod, *Pod] }
 
 // MakePod starts a Pending pod with one container, in DefaultNamespace.
 func MakePod(name string) *Pod {
-	return &Pod{v1.Pod{
+	b := &Pod{}
+	return b.begin(b, &v1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: DefaultNamespace, Name: name},
 		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}}},
 		Status:     v1.PodStatus{Phase: v1.PodPending},
-	}}
+	})
 }
 
-// Obj returns a copy of what was built.
-func (b *Pod) Obj() *v1.Pod { return b.pod.DeepCopy() }
-
-// Name sets metadata.name, to use the builder as a template.
-func (b *Pod) Name(name string) *Pod { b.pod.Name = name; return b }
-
-// Namespace sets metadata.namespace.
-func (b *Pod) Namespace(namespace string) *Pod { b.pod.Namespace = namespace; return b }
-
-// UID sets metadata.uid.
-func (b *Pod) UID(uid string) *Pod { b.pod.UID = types.UID(uid); return b }
-
-// ResourceVersion sets metadata.resourceVersion.
-func (b *Pod) ResourceVersion(rv string) *Pod { b.pod.ResourceVersion = rv; return b }
-
-// Label adds one label.
-func (b *Pod) Label(key, value string) *Pod { set(&b.pod.Labels, key, value); return b }
-
-// Annotation adds one annotation.
-func (b *Pod) Annotation(key, value string) *Pod { set(&b.pod.Annotations, key, value); return b }
-
 // Node sets spec.nodeName: the pod has been placed.
-func (b *Pod) Node(name string) *Pod { b.pod.Spec.NodeName = name; return b }
+func (b *Pod) Node(name string) *Pod { b.object.Spec.NodeName = name; return b }
 
 // NominatedNode sets status.nominatedNodeName.
-func (b *Pod) NominatedNode(name string) *Pod { b.pod.Status.NominatedNodeName = name; return b }
+func (b *Pod) NominatedNode(name string) *Pod { b.object.Status.NominatedNodeName = name; return b }
 
 // NodeSelector requires one node label.
 func (b *Pod) NodeSelector(key, value string) *Pod {
-	set(&b.pod.Spec.NodeSelector, key, value)
+	b.object.Spec.NodeSelector = with(b.object.Spec.NodeSelector, key, value)
 	return b
 }
 
 // SchedulerName sets the scheduler or profile that places the pod.
-func (b *Pod) SchedulerName(name string) *Pod { b.pod.Spec.SchedulerName = name; return b }
+func (b *Pod) SchedulerName(name string) *Pod { b.object.Spec.SchedulerName = name; return b }
 
 // Priority sets spec.priority.
-func (b *Pod) Priority(p int32) *Pod { b.pod.Spec.Priority = &p; return b }
+func (b *Pod) Priority(p int32) *Pod { b.object.Spec.Priority = &p; return b }
 
 // Phase sets status.phase.
-func (b *Pod) Phase(phase v1.PodPhase) *Pod { b.pod.Status.Phase = phase; return b }
+func (b *Pod) Phase(phase v1.PodPhase) *Pod { b.object.Status.Phase = phase; return b }
 
 // Deleting marks the pod as being deleted.
-func (b *Pod) Deleting() *Pod { b.pod.DeletionTimestamp = deletedAt.DeepCopy(); return b }
+func (b *Pod) Deleting() *Pod { b.object.DeletionTimestamp = deletedAt.DeepCopy(); return b }
 
 // Requests sets the container's requests, such as "100m" and "1Gi";
 // an empty string leaves the resource out.
@@ -79,19 +58,7 @@ func (b *Pod) Requests(cpu, memory string) *Pod {
 			requests[name] = resource.MustParse(quantity)
 		}
 	}
-	b.pod.Spec.Containers[0].Resources.Requests = requests
-	return b
-}
-
-// Extended adds a request for, and limit of, an extended resource.
-func (b *Pod) Extended(name v1.ResourceName, amount string) *Pod {
-	resources := &b.pod.Spec.Containers[0].Resources
-	for _, list := range []*v1.ResourceList{&resources.Requests, &resources.Limits} {
-		if *list == nil {
-			*list = v1.ResourceList{}
-		}
-		(*list)[name] = resource.MustParse(amount)
-	}
+	b.object.Spec.Containers[0].Resources.Requests = requests
 	return b
 }
 
@@ -100,7 +67,7 @@ func (b *Pod) Extended(name v1.ResourceName, amount string) *Pod {
 func (b *Pod) PVC(claims ...string) *Pod {
 	for _, claim := range claims {
 		b.Volume(v1.Volume{
-			Name: fmt.Sprintf("vol-%d", len(b.pod.Spec.Volumes)),
+			Name: fmt.Sprintf("vol-%d", len(b.object.Spec.Volumes)),
 			VolumeSource: v1.VolumeSource{
 				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
 			},
@@ -126,6 +93,6 @@ func (b *Pod) Ephemeral(volume string, template *v1.PersistentVolumeClaim) *Pod 
 
 // Volume adds one volume as it is.
 func (b *Pod) Volume(volume v1.Volume) *Pod {
-	b.pod.Spec.Volumes = append(b.pod.Spec.Volumes, *volume.DeepCopy())
+	b.object.Spec.Volumes = append(b.object.Spec.Volumes, *volume.DeepCopy())
 	return b
 }

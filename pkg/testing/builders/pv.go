@@ -10,15 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/storage/volume"
 )
 
 // PV builds a PersistentVolume.
-type PV struct{ pv v1.PersistentVolume }
+type PV struct {
+	builder[*v1.PersistentVolume, *PV]
+}
 
 // MakePV starts an Available, ReadWriteOnce local volume of 1Gi without a
 // class and without node affinity.
 func MakePV(name string) *PV {
-	return &PV{v1.PersistentVolume{
+	b := &PV{}
+	return b.begin(b, &v1.PersistentVolume{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1.PersistentVolumeSpec{
@@ -30,57 +34,42 @@ func MakePV(name string) *PV {
 			},
 		},
 		Status: v1.PersistentVolumeStatus{Phase: v1.VolumeAvailable},
-	}}
+	})
 }
 
-// Obj returns a copy of what was built.
-func (b *PV) Obj() *v1.PersistentVolume { return b.pv.DeepCopy() }
-
-// Name sets metadata.name, to use the builder as a template.
-func (b *PV) Name(name string) *PV { b.pv.Name = name; return b }
-
-// UID sets metadata.uid.
-func (b *PV) UID(uid string) *PV { b.pv.UID = types.UID(uid); return b }
-
-// ResourceVersion sets metadata.resourceVersion.
-func (b *PV) ResourceVersion(rv string) *PV { b.pv.ResourceVersion = rv; return b }
-
-// Label adds one label.
-func (b *PV) Label(key, value string) *PV { set(&b.pv.Labels, key, value); return b }
-
-// Annotation adds one annotation.
-func (b *PV) Annotation(key, value string) *PV { set(&b.pv.Annotations, key, value); return b }
-
 // Class sets spec.storageClassName.
-func (b *PV) Class(name string) *PV { b.pv.Spec.StorageClassName = name; return b }
+func (b *PV) Class(name string) *PV { b.object.Spec.StorageClassName = name; return b }
 
 // BetaClass sets the beta class annotation, which wins over the spec.
-func (b *PV) BetaClass(name string) *PV { return b.Annotation(annBetaClass, name) }
+func (b *PV) BetaClass(name string) *PV { return b.Annotation(v1.BetaStorageClassAnnotation, name) }
 
 // Capacity sets the storage capacity, such as "10Gi".
 func (b *PV) Capacity(quantity string) *PV {
-	b.pv.Spec.Capacity = v1.ResourceList{v1.ResourceStorage: resource.MustParse(quantity)}
+	b.object.Spec.Capacity = v1.ResourceList{v1.ResourceStorage: resource.MustParse(quantity)}
 	return b
 }
 
 // AccessModes replaces the access modes.
 func (b *PV) AccessModes(modes ...v1.PersistentVolumeAccessMode) *PV {
-	b.pv.Spec.AccessModes = slices.Clone(modes)
+	b.object.Spec.AccessModes = slices.Clone(modes)
 	return b
 }
 
 // VolumeMode sets spec.volumeMode; without it the field is nil.
-func (b *PV) VolumeMode(mode v1.PersistentVolumeMode) *PV { b.pv.Spec.VolumeMode = &mode; return b }
+func (b *PV) VolumeMode(mode v1.PersistentVolumeMode) *PV { b.object.Spec.VolumeMode = &mode; return b }
 
 // Block sets spec.volumeMode to Block.
 func (b *PV) Block() *PV { return b.VolumeMode(v1.PersistentVolumeBlock) }
 
 // AttributesClass sets spec.volumeAttributesClassName.
-func (b *PV) AttributesClass(name string) *PV { b.pv.Spec.VolumeAttributesClassName = &name; return b }
+func (b *PV) AttributesClass(name string) *PV {
+	b.object.Spec.VolumeAttributesClassName = &name
+	return b
+}
 
 // ClaimRef binds or pre-binds the volume to a claim; uid may be empty.
 func (b *PV) ClaimRef(namespace, name, uid string) *PV {
-	b.pv.Spec.ClaimRef = &v1.ObjectReference{
+	b.object.Spec.ClaimRef = &v1.ObjectReference{
 		APIVersion: "v1", Kind: "PersistentVolumeClaim",
 		Namespace: namespace, Name: name, UID: types.UID(uid),
 	}
@@ -89,26 +78,26 @@ func (b *PV) ClaimRef(namespace, name, uid string) *PV {
 
 // BoundByController marks the claimRef as the PV controller's or a
 // scheduler's, as opposed to a user's.
-func (b *PV) BoundByController() *PV { return b.Annotation(annBoundByController, "yes") }
+func (b *PV) BoundByController() *PV { return b.Annotation(volume.AnnBoundByController, "yes") }
 
 // ProvisionedBy names the provisioner that made the volume.
 func (b *PV) ProvisionedBy(provisioner string) *PV {
-	return b.Annotation(annProvisionedBy, provisioner)
+	return b.Annotation(volume.AnnDynamicallyProvisioned, provisioner)
 }
 
 // Phase sets status.phase.
-func (b *PV) Phase(phase v1.PersistentVolumePhase) *PV { b.pv.Status.Phase = phase; return b }
+func (b *PV) Phase(phase v1.PersistentVolumePhase) *PV { b.object.Status.Phase = phase; return b }
 
 // Deleting marks the volume as being deleted, held by a finalizer.
 func (b *PV) Deleting() *PV {
-	b.pv.DeletionTimestamp = deletedAt.DeepCopy()
-	b.pv.Finalizers = []string{"kubernetes.io/pv-protection"}
+	b.object.DeletionTimestamp = deletedAt.DeepCopy()
+	b.object.Finalizers = []string{"kubernetes.io/pv-protection"}
 	return b
 }
 
 // ReclaimPolicy sets spec.persistentVolumeReclaimPolicy.
 func (b *PV) ReclaimPolicy(p v1.PersistentVolumeReclaimPolicy) *PV {
-	b.pv.Spec.PersistentVolumeReclaimPolicy = p
+	b.object.Spec.PersistentVolumeReclaimPolicy = p
 	return b
 }
 
@@ -119,7 +108,7 @@ func (b *PV) CSI(driver, handle string) *PV {
 
 // Source replaces the volume source.
 func (b *PV) Source(source v1.PersistentVolumeSource) *PV {
-	b.pv.Spec.PersistentVolumeSource = *source.DeepCopy()
+	b.object.Spec.PersistentVolumeSource = *source.DeepCopy()
 	return b
 }
 
@@ -137,14 +126,8 @@ func (b *PV) NodeName(names ...string) *PV {
 
 // Affinity sets the required node affinity to these terms, ORed.
 func (b *PV) Affinity(terms ...v1.NodeSelectorTerm) *PV {
-	b.pv.Spec.NodeAffinity = &v1.VolumeNodeAffinity{
+	b.object.Spec.NodeAffinity = &v1.VolumeNodeAffinity{
 		Required: &v1.NodeSelector{NodeSelectorTerms: slices.Clone(terms)},
 	}
-	return b
-}
-
-// RawAffinity sets spec.nodeAffinity as it is, nil included.
-func (b *PV) RawAffinity(affinity *v1.VolumeNodeAffinity) *PV {
-	b.pv.Spec.NodeAffinity = affinity.DeepCopy()
 	return b
 }

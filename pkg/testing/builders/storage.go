@@ -10,46 +10,36 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // noProvisioner is the provisioner of classes whose volumes are made by hand.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
 // Class builds a StorageClass.
-type Class struct{ class storagev1.StorageClass }
+type Class struct {
+	builder[*storagev1.StorageClass, *Class]
+}
 
 // MakeClass starts a WaitForFirstConsumer class that cannot provision and
 // whose reclaim policy is Delete.
 func MakeClass(name string) *Class {
 	mode, reclaim := storagev1.VolumeBindingWaitForFirstConsumer, v1.PersistentVolumeReclaimDelete
-	return &Class{storagev1.StorageClass{
+	b := &Class{}
+	return b.begin(b, &storagev1.StorageClass{
 		TypeMeta:          metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
 		ObjectMeta:        metav1.ObjectMeta{Name: name},
 		Provisioner:       noProvisioner,
 		VolumeBindingMode: &mode,
 		ReclaimPolicy:     &reclaim,
-	}}
+	})
 }
 
-// Obj returns a copy of what was built.
-func (b *Class) Obj() *storagev1.StorageClass { return b.class.DeepCopy() }
-
-// ResourceVersion sets metadata.resourceVersion.
-func (b *Class) ResourceVersion(rv string) *Class { b.class.ResourceVersion = rv; return b }
-
-// UID sets metadata.uid.
-func (b *Class) UID(uid types.UID) *Class { b.class.UID = uid; return b }
-
-// Annotation adds one annotation.
-func (b *Class) Annotation(key, value string) *Class { set(&b.class.Annotations, key, value); return b }
-
 // Provisioner names who makes the class's volumes.
-func (b *Class) Provisioner(name string) *Class { b.class.Provisioner = name; return b }
+func (b *Class) Provisioner(name string) *Class { b.object.Provisioner = name; return b }
 
 // BindingMode sets volumeBindingMode.
 func (b *Class) BindingMode(mode storagev1.VolumeBindingMode) *Class {
-	b.class.VolumeBindingMode = &mode
+	b.object.VolumeBindingMode = &mode
 	return b
 }
 
@@ -58,14 +48,14 @@ func (b *Class) Immediate() *Class { return b.BindingMode(storagev1.VolumeBindin
 
 // ReclaimPolicy sets reclaimPolicy.
 func (b *Class) ReclaimPolicy(p v1.PersistentVolumeReclaimPolicy) *Class {
-	b.class.ReclaimPolicy = &p
+	b.object.ReclaimPolicy = &p
 	return b
 }
 
 // AllowedTopology adds one allowedTopologies term of one requirement; terms
 // are ORed.
 func (b *Class) AllowedTopology(key string, values ...string) *Class {
-	b.class.AllowedTopologies = append(b.class.AllowedTopologies, v1.TopologySelectorTerm{
+	b.object.AllowedTopologies = append(b.object.AllowedTopologies, v1.TopologySelectorTerm{
 		MatchLabelExpressions: []v1.TopologySelectorLabelRequirement{{Key: key, Values: slices.Clone(values)}},
 	})
 	return b
@@ -73,51 +63,40 @@ func (b *Class) AllowedTopology(key string, values ...string) *Class {
 
 // Capacity builds a CSIStorageCapacity.
 type Capacity struct {
-	capacity storagev1.CSIStorageCapacity
+	builder[*storagev1.CSIStorageCapacity, *Capacity]
 }
 
 // MakeCapacity starts a CSIStorageCapacity of a class, in DefaultNamespace,
 // without topology and without any amount.
 func MakeCapacity(name, class string) *Capacity {
-	return &Capacity{storagev1.CSIStorageCapacity{
+	b := &Capacity{}
+	return b.begin(b, &storagev1.CSIStorageCapacity{
 		TypeMeta:         metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "CSIStorageCapacity"},
 		ObjectMeta:       metav1.ObjectMeta{Namespace: DefaultNamespace, Name: name},
 		StorageClassName: class,
-	}}
+	})
 }
 
-// Obj returns a copy of what was built.
-func (b *Capacity) Obj() *storagev1.CSIStorageCapacity { return b.capacity.DeepCopy() }
-
-// Namespace sets metadata.namespace.
-func (b *Capacity) Namespace(namespace string) *Capacity { b.capacity.Namespace = namespace; return b }
-
-// UID sets metadata.uid.
-func (b *Capacity) UID(uid string) *Capacity { b.capacity.UID = types.UID(uid); return b }
-
-// ResourceVersion sets metadata.resourceVersion.
-func (b *Capacity) ResourceVersion(rv string) *Capacity { b.capacity.ResourceVersion = rv; return b }
-
 // Class sets storageClassName.
-func (b *Capacity) Class(name string) *Capacity { b.capacity.StorageClassName = name; return b }
+func (b *Capacity) Class(name string) *Capacity { b.object.StorageClassName = name; return b }
 
 // Capacity sets capacity, such as "100Gi".
 func (b *Capacity) Capacity(quantity string) *Capacity {
 	q := resource.MustParse(quantity)
-	b.capacity.Capacity = &q
+	b.object.Capacity = &q
 	return b
 }
 
 // Max sets maximumVolumeSize.
 func (b *Capacity) Max(quantity string) *Capacity {
 	q := resource.MustParse(quantity)
-	b.capacity.MaximumVolumeSize = &q
+	b.object.MaximumVolumeSize = &q
 	return b
 }
 
 // Topology sets nodeTopology as it is, nil included.
 func (b *Capacity) Topology(selector *metav1.LabelSelector) *Capacity {
-	b.capacity.NodeTopology = selector.DeepCopy()
+	b.object.NodeTopology = selector.DeepCopy()
 	return b
 }
 
@@ -126,10 +105,10 @@ func (b *Capacity) Everywhere() *Capacity { return b.Topology(&metav1.LabelSelec
 
 // TopologyLabel restricts the capacity to nodes with this label.
 func (b *Capacity) TopologyLabel(key, value string) *Capacity {
-	if b.capacity.NodeTopology == nil {
-		b.capacity.NodeTopology = &metav1.LabelSelector{}
+	if b.object.NodeTopology == nil {
+		b.object.NodeTopology = &metav1.LabelSelector{}
 	}
-	set(&b.capacity.NodeTopology.MatchLabels, key, value)
+	metav1.AddLabelToSelector(b.object.NodeTopology, key, value)
 	return b
 }
 
@@ -140,24 +119,21 @@ func (b *Capacity) Hostname(name string) *Capacity { return b.TopologyLabel(v1.L
 func (b *Capacity) Zone(zone string) *Capacity { return b.TopologyLabel(v1.LabelTopologyZone, zone) }
 
 // CSIDriver builds a CSIDriver.
-type CSIDriver struct{ driver storagev1.CSIDriver }
+type CSIDriver struct {
+	builder[*storagev1.CSIDriver, *CSIDriver]
+}
 
 // MakeCSIDriver starts a driver without storageCapacity.
 func MakeCSIDriver(name string) *CSIDriver {
-	return &CSIDriver{storagev1.CSIDriver{
+	b := &CSIDriver{}
+	return b.begin(b, &storagev1.CSIDriver{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "CSIDriver"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-	}}
+	})
 }
-
-// Obj returns a copy of what was built.
-func (b *CSIDriver) Obj() *storagev1.CSIDriver { return b.driver.DeepCopy() }
-
-// ResourceVersion sets metadata.resourceVersion.
-func (b *CSIDriver) ResourceVersion(rv string) *CSIDriver { b.driver.ResourceVersion = rv; return b }
 
 // StorageCapacity sets whether the driver publishes CSIStorageCapacity.
 func (b *CSIDriver) StorageCapacity(tracked bool) *CSIDriver {
-	b.driver.Spec.StorageCapacity = &tracked
+	b.object.Spec.StorageCapacity = &tracked
 	return b
 }

@@ -14,9 +14,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"stowage.dev/stowage/test/cluster"
@@ -55,34 +55,22 @@ func (n *Node) boot(ctx context.Context) error {
 	if err := n.prepare(boot); err != nil {
 		return err
 	}
-	if err := n.startInit(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{n.startInit, n.mountAll, n.startContainerd, n.proxy.Start} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
-	if err := n.mountAll(ctx); err != nil {
-		return err
-	}
-	if err := n.startContainerd(ctx); err != nil {
-		return err
-	}
-	if err := n.proxy.Start(ctx); err != nil {
-		return err
-	}
-	var wg sync.WaitGroup
-	var imported error
-	wg.Go(func() { imported = n.Import(ctx, n.cluster.images...) })
-	err := n.startKubelet(ctx, boot)
-	wg.Wait()
-	return errors.Join(err, imported)
-}
-
-// startKubelet returns when the node is Ready. A kubelet that ends before is an error.
-func (n *Node) startKubelet(ctx context.Context, boot string) error {
-	if err := n.kubelet.Start(ctx); err != nil {
-		return err
-	}
-	ctx, cancel := n.kubelet.Process().WhileRunning(ctx)
-	defer cancel()
-	return n.waitReady(ctx, boot)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return n.Import(ctx, n.cluster.images...) })
+	group.Go(func() error {
+		if err := n.kubelet.Start(ctx); err != nil {
+			return err
+		}
+		running, cancel := n.kubelet.Process().WhileRunning(ctx)
+		defer cancel()
+		return n.waitReady(running, boot)
+	})
+	return group.Wait()
 }
 
 // prepare makes the node's folders and files, unless it ran before.
@@ -123,39 +111,34 @@ func (n *Node) prepare(boot string) error {
 // startInit starts the node's process 1, which makes its root file system, and plugs it into
 // the network.
 func (n *Node) startInit(ctx context.Context) error {
-	l, err := n.listen()
-	if err != nil {
-		return err
-	}
-	defer l.close()
-	p, err := n.cluster.StartProcess(cluster.ProcessOptions{
-		Name: n.Name + "-init", Binary: n.cluster.config.Binaries.Init, Args: []string{n.path("layout.json")},
-		Namespaces: namespaces,
+	var port string
+	var pid int
+	err := n.waitNotified(ctx, func() (*cluster.Process, error) {
+		p, err := n.cluster.StartProcess(cluster.ProcessOptions{
+			Name: n.Name + "-init", Binary: n.cluster.config.Binaries.Init, Args: []string{n.path("layout.json")},
+			Namespaces: namespaces,
+		})
+		if err != nil {
+			return nil, err
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.init = p
+		n.boots++
+		pid, port = p.PID(), fmt.Sprintf("node%d-%d", n.index, n.boots)
+		return p, nil
 	})
 	if err != nil {
 		return err
 	}
-	n.mu.Lock()
-	n.init = p
-	n.boots++
-	port := fmt.Sprintf("node%d-%d", n.index, n.boots)
-	n.mu.Unlock()
-	if err := l.wait(ctx, p); err != nil {
-		return err
-	}
-	return n.cluster.network.plug(ctx, n, p.PID(), port)
+	return n.cluster.network.plug(ctx, n, pid, port)
 }
 
 func (n *Node) startContainerd(ctx context.Context) error {
-	l, err := n.listen()
-	if err != nil {
-		return err
-	}
-	defer l.close()
-	if err := n.containerd.Start(ctx); err != nil {
-		return err
-	}
-	return l.wait(ctx, n.containerd.Process())
+	return n.waitNotified(ctx, func() (*cluster.Process, error) {
+		err := n.containerd.Start(ctx)
+		return n.containerd.Process(), err
+	})
 }
 
 // service is a component that runs in the node's namespaces.

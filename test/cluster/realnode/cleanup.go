@@ -6,6 +6,7 @@ package realnode
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -100,41 +101,23 @@ func statOf(pid int) (procfs.ProcStat, error) {
 	return stat, err
 }
 
-// hierarchies returns the folders that control groups are made in: one for each controller of
-// cgroup v1, or the one of cgroup v2.
-func hierarchies() ([]string, error) {
-	const top = "/sys/fs/cgroup"
-	if _, err := os.Stat(filepath.Join(top, "cgroup.controllers")); err == nil {
-		return []string{top}, nil
-	}
-	entries, err := os.ReadDir(top)
-	if err != nil {
-		return nil, err
-	}
-	var found []string
-	for _, e := range entries {
-		if e.IsDir() { // not one of the links, such as that of cpu to cpu,cpuacct
-			found = append(found, filepath.Join(top, e.Name()))
-		}
-	}
-	if len(found) == 0 {
-		return nil, errors.New(top + " has no control groups")
-	}
-	return found, nil
-}
-
-// inHierarchies calls do with the path of a control group in each hierarchy, until one fails.
+// inHierarchies calls do with the path of a control group in each hierarchy, until one fails: one
+// for each controller of cgroup v1, or the one of cgroup v2. A hierarchy may have several paths.
 func inHierarchies(group string, do func(dir string) error) error {
-	tops, err := hierarchies()
-	if err != nil {
-		return err
+	pattern := "/sys/fs/cgroup/*/cgroup.procs"
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		pattern = "/sys/fs/cgroup/cgroup.procs"
 	}
-	for _, top := range tops {
-		if err := do(filepath.Join(top, group)); err != nil {
+	files, err := filepath.Glob(pattern)
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("no control groups: %s", pattern)
+	}
+	for _, file := range files {
+		if err := do(filepath.Join(filepath.Dir(file), group)); err != nil {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 // makeGroups makes the cluster's control groups, with one for each node, and registers their

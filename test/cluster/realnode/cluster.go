@@ -29,7 +29,6 @@ package realnode
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +40,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -63,42 +63,37 @@ type Cluster struct {
 // controllers are ready. ctx limits how long that may take and does not matter afterwards: call
 // Stop to end the cluster.
 // When the calling process is killed, everything ends with it.
-func Start(ctx context.Context, config Config) (*Cluster, error) {
-	config, err := config.complete()
-	if err != nil {
-		return nil, fmt.Errorf("start a cluster of real nodes: %w", err)
+func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
+	c := &Cluster{}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("start a cluster of real nodes: %w", err)
+			if c.Cluster != nil {
+				err = errors.Join(err, c.Stop())
+			}
+		}
+	}()
+	if c.config, err = config.complete(); err != nil {
+		return nil, err
 	}
 	if err := sweep(); err != nil {
 		return nil, fmt.Errorf("remove what a killed run left: %w", err)
 	}
 	if err := allowWatchers(); err != nil {
-		return nil, fmt.Errorf("start a cluster of real nodes: %w", err)
-	}
-	c := &Cluster{config: config}
-	if err := c.start(ctx); err != nil {
-		err = fmt.Errorf("start a cluster of real nodes: %w", err)
-		if c.Cluster != nil {
-			err = errors.Join(err, c.Stop())
-		}
 		return nil, err
 	}
-	return c, nil
-}
-
-func (c *Cluster) start(ctx context.Context) (err error) {
-	config := c.config.Cluster
-	config.Network = func(control *cluster.Cluster) (string, error) { return c.makeNetwork(ctx, control) }
-	if c.Cluster, err = cluster.Start(ctx, config); err != nil {
-		return err
+	control := c.config.Cluster
+	control.Network = func(control *cluster.Cluster) (string, error) { return c.makeNetwork(ctx, control) }
+	if c.Cluster, err = cluster.Start(ctx, control); err != nil {
+		return nil, err
 	}
 	if err := c.makeImages(); err != nil {
-		return err
+		return nil, err
 	}
-	if c.config.NoScheduler {
-		return nil
+	if !c.config.NoScheduler {
+		_, err = c.StartScheduler(cluster.SchedulerOptions{})
 	}
-	_, err = c.StartScheduler(cluster.SchedulerOptions{})
-	return err
+	return c, err
 }
 
 // makeNetwork makes the nodes' network, which has the API server's address.
@@ -119,21 +114,15 @@ func (c *Cluster) makeNetwork(ctx context.Context, control *cluster.Cluster) (st
 	return c.network.slot.machine(), nil
 }
 
-// makeImages writes the archives of the images that come with this package.
+// makeImages writes the archive of the image that comes with this package.
 func (c *Cluster) makeImages() error {
-	shell, err := busybox()
+	image, err := busybox(c.config.Binaries.Init)
 	if err != nil {
 		return err
 	}
-	c.images = slices.Clone(c.config.Images)
-	for name, image := range map[string]Image{"busybox": shell, "pause": pause(c.config.Binaries.Init)} {
-		file := filepath.Join(c.Folder(), name+".tar")
-		if err := image.Write(file); err != nil {
-			return err
-		}
-		c.images = append(c.images, file)
-	}
-	return nil
+	file := filepath.Join(c.Folder(), "busybox.tar")
+	c.images = append(slices.Clone(c.config.Images), file)
+	return image.Write(file)
 }
 
 // Stop kills the nodes and the control plane and removes everything except the cluster's
@@ -166,15 +155,11 @@ func (c *Cluster) Node(name string) *Node {
 func (c *Cluster) add(spec NodeSpec) (*Node, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	used := map[int]bool{}
-	for _, n := range c.nodes {
-		if n.Name == spec.Name {
-			return nil, fmt.Errorf("add node %s: the name is in use; Node.Start starts a node again", spec.Name)
-		}
-		used[n.index] = true
+	if slices.ContainsFunc(c.nodes, func(n *Node) bool { return n.Name == spec.Name }) {
+		return nil, fmt.Errorf("add node %s: the name is in use; Node.Start starts a node again", spec.Name)
 	}
 	index := 1
-	for used[index] {
+	for slices.ContainsFunc(c.nodes, func(n *Node) bool { return n.index == index }) {
 		index++
 	}
 	if index > maxNodes {
@@ -186,12 +171,6 @@ func (c *Cluster) add(spec NodeSpec) (*Node, error) {
 	}
 	c.nodes = append(c.nodes, n)
 	return n, nil
-}
-
-// AddNode starts a new node and returns it when it is Ready.
-func (c *Cluster) AddNode(ctx context.Context, spec NodeSpec) (*Node, error) {
-	nodes, err := c.AddNodes(ctx, spec)
-	return nodes[0], err
 }
 
 // AddNodes starts new nodes side by side and returns them, in order, when all are Ready. With an
@@ -207,12 +186,11 @@ func (c *Cluster) AddNodes(ctx context.Context, specs ...NodeSpec) ([]*Node, err
 	if err := errors.Join(errs...); err != nil {
 		return nodes, err
 	}
-	var wg sync.WaitGroup
+	var group errgroup.Group
 	for i, spec := range specs {
-		wg.Go(func() { errs[i] = nodes[i].first(ctx, spec.Disks) })
+		group.Go(func() error { return nodes[i].first(ctx, spec.Disks) })
 	}
-	wg.Wait()
-	return nodes, errors.Join(errs...)
+	return nodes, group.Wait()
 }
 
 // RemoveNode kills a node, removes its files and deletes its Node object.
@@ -265,6 +243,10 @@ func allowWatchers() error {
 	return nil
 }
 
+// gracePeriod is how long the heartbeats of a node may be missing before it is not Ready: a third
+// of the default of Kubernetes.
+const gracePeriod = 16 * time.Second
+
 // Config configures Start. The zero value of all fields but Binaries is a cluster as
 // administrators install it: all controllers, RBAC, the Node authorizer and the stock scheduler.
 type Config struct {
@@ -275,9 +257,6 @@ type Config struct {
 	Cluster cluster.Config
 	// Images are archives (docker save's or the OCI's format) that every node has.
 	Images []string
-	// GracePeriod is how long the heartbeats of a node may be missing before it is not Ready; 0:
-	// 16 seconds, a third of the default of Kubernetes.
-	GracePeriod time.Duration
 	// NoScheduler leaves kube-scheduler out; Cluster.StartScheduler starts another one.
 	NoScheduler bool
 }
@@ -311,17 +290,13 @@ func (c Config) complete() (Config, error) {
 	if c.Binaries.Init == "" || c.Binaries.Node.Kubelet == "" {
 		return c, errors.New("Config.Binaries is not set: use what Build returns")
 	}
-	c.GracePeriod = cmp.Or(c.GracePeriod, 16*time.Second)
-	if c.GracePeriod < 4*time.Second {
-		return c, fmt.Errorf("Config.GracePeriod must be at least 4s, got %s", c.GracePeriod)
-	}
 	c.Cluster.Binaries = c.Binaries.Cluster
 	c.Cluster.NoKwok = true
 	m := &c.Cluster.ControllerManager
 	if m.Controllers == nil {
 		m.Controllers = cluster.AllControllers
 	}
-	m.ExtraArgs = append([]string{"--node-monitor-period=1s", "--node-monitor-grace-period=" + c.GracePeriod.String()}, m.ExtraArgs...)
+	m.ExtraArgs = append([]string{"--node-monitor-period=1s", "--node-monitor-grace-period=" + gracePeriod.String()}, m.ExtraArgs...)
 	c.Cluster.APIServer.ExtraArgs = append([]string{"--enable-admission-plugins=NodeRestriction"}, c.Cluster.APIServer.ExtraArgs...)
 	return c, nil
 }

@@ -61,7 +61,7 @@ func (d Disk) check() error {
 // attached is a disk in a node.
 type attached struct {
 	Disk
-	loop *loop // nil for a disk that has no device
+	loop *os.File // the device, which is removed with its last user; nil for a disk that has none
 }
 
 // AddDisk adds a new, empty disk to the node, which may or may not run, and returns the path
@@ -97,7 +97,7 @@ func (n *Node) RemoveDisk(ctx context.Context, path string) error {
 		if a.loop == nil {
 			return nil
 		}
-		return errors.Join(a.loop.close(), os.Remove(n.backing(a)))
+		return errors.Join(a.loop.Close(), os.Remove(n.backing(a)))
 	})
 }
 
@@ -127,7 +127,7 @@ func (a *attached) device() string {
 	if a.loop == nil {
 		return ""
 	}
-	return a.loop.path
+	return a.loop.Name()
 }
 
 // attach makes the disk.
@@ -149,20 +149,21 @@ func (n *Node) attach(d Disk) (*attached, error) {
 	return a, nil
 }
 
-func (n *Node) makeLoop(a *attached) (err error) {
-	file := n.backing(a)
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
+func (n *Node) makeLoop(a *attached) error {
+	backing, err := os.Create(n.backing(a))
+	if err != nil {
 		return err
 	}
-	if err := os.Truncate(file, a.Size); err != nil {
+	defer backing.Close()
+	if err := backing.Truncate(a.Size); err != nil {
 		return err
 	}
 	if a.Kind == Ext4 {
-		if err := run(context.Background(), "", "mkfs.ext4", "-q", "-F", file); err != nil {
+		if err := run(context.Background(), "", "mkfs.ext4", "-q", "-F", backing.Name()); err != nil {
 			return err
 		}
 	}
-	a.loop, err = newLoop(file)
+	a.loop, err = newLoop(backing)
 	return err
 }
 
@@ -174,10 +175,8 @@ func (n *Node) backing(a *attached) string {
 func (n *Node) disk(path string) (*attached, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, a := range n.disks {
-		if a.Path == path {
-			return a, nil
-		}
+	if i := slices.IndexFunc(n.disks, func(a *attached) bool { return a.Path == path }); i >= 0 {
+		return n.disks[i], nil
 	}
 	return nil, fmt.Errorf("node %s has no disk %s", n.Name, path)
 }
@@ -262,58 +261,40 @@ func (n *Node) releaseDisks() error {
 	var errs []error
 	for _, a := range n.disks {
 		if a.loop != nil {
-			errs = append(errs, a.loop.close())
+			errs = append(errs, a.loop.Close())
 		}
 	}
 	n.disks = nil
 	return errors.Join(errs...)
 }
 
-// loop is a file as a block device. The kernel removes it when it is no longer open or
+// newLoop makes a block device of a file. The kernel removes it when it is no longer open or
 // mounted: no loop device outlives this process and its nodes.
-type loop struct {
-	path string // of the device
-	file *os.File
-}
-
-// newLoop makes a block device of a file.
-func newLoop(backing string) (*loop, error) {
-	file, err := os.OpenFile(backing, os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
+func newLoop(backing *os.File) (*os.File, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer control.Close()
+	config := unix.LoopConfig{Fd: uint32(backing.Fd())}
+	config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR
+	copy(config.Info.File_name[:len(config.Info.File_name)-1], backing.Name())
 	for {
 		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
 			return nil, fmt.Errorf("find a free loop device: %w", err)
 		}
-		l, err := configure(fmt.Sprintf("/dev/loop%d", number), file, backing)
+		device, err := os.OpenFile(fmt.Sprintf("/dev/loop%d", number), os.O_RDWR, 0)
+		if err != nil {
+			return nil, err
+		}
+		err = unix.IoctlLoopConfigure(int(device.Fd()), &config)
+		if err == nil {
+			return device, nil
+		}
+		_ = device.Close()               // nothing was written
 		if !errors.Is(err, unix.EBUSY) { // another process was faster
-			return l, err
+			return nil, fmt.Errorf("make %s a device for %s: %w", device.Name(), backing.Name(), err)
 		}
 	}
 }
-
-func configure(path string, file *os.File, name string) (*loop, error) {
-	device, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	config := unix.LoopConfig{Fd: uint32(file.Fd())}
-	config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR
-	copy(config.Info.File_name[:len(config.Info.File_name)-1], name)
-	if err := unix.IoctlLoopConfigure(int(device.Fd()), &config); err != nil {
-		_ = device.Close() // nothing was written
-		return nil, fmt.Errorf("make %s a device for %s: %w", path, name, err)
-	}
-	return &loop{path: path, file: device}, nil
-}
-
-// close closes the device, which is removed with its last user.
-func (l *loop) close() error { return l.file.Close() }

@@ -98,8 +98,8 @@ type settings struct {
 func (n *Node) writeFiles() error {
 	s := settings{
 		Name: n.Name, Group: n.group(), Pods: n.cluster.network.slot.pods(n.index),
-		Socket: layout.Containerd, Registries: layout.Registries, Pause: pauseImage,
-		Lease: max(4, int(n.cluster.config.GracePeriod.Seconds()/2)),
+		Socket: layout.Containerd, Registries: layout.Registries, Pause: BusyboxImage,
+		Lease: int(gracePeriod.Seconds() / 2),
 	}
 	for name, text := range map[string]string{
 		"kubernetes/containerd.toml":   containerdConfig,
@@ -124,41 +124,30 @@ func (n *Node) writeFiles() error {
 func (n *Node) writeCredentials() error {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
-	if err := n.writeEtc("machine-id", fmt.Appendf(nil, "%x\n", id)); err != nil {
-		return err
-	}
 	cert, key, err := n.cluster.ServingCertificate(n.Name, n.Name, n.Address)
 	if err != nil {
 		return err
 	}
-	ca, err := os.ReadFile(n.cluster.CAFile())
+	files := map[string][]byte{"machine-id": fmt.Appendf(nil, "%x\n", id), "kubernetes/kubelet.crt": cert, "kubernetes/kubelet.key": key}
+	kubelet, err := n.cluster.KubeconfigFor("system:node:"+n.Name, "system:nodes")
 	if err != nil {
 		return err
 	}
-	kubelet, err := n.kubeconfig("system:node:"+n.Name, "system:nodes")
+	proxy, err := n.cluster.KubeconfigFor("system:kube-proxy")
 	if err != nil {
 		return err
 	}
-	proxy, err := n.kubeconfig("system:kube-proxy")
-	if err != nil {
-		return err
+	for name, file := range map[string]string{"ca.crt": n.cluster.CAFile(), "kubelet.conf": kubelet, "kube-proxy.conf": proxy} {
+		if files["kubernetes/"+name], err = os.ReadFile(file); err != nil {
+			return err
+		}
 	}
-	for name, data := range map[string][]byte{
-		"ca.crt": ca, "kubelet.crt": cert, "kubelet.key": key, "kubelet.conf": kubelet, "kube-proxy.conf": proxy,
-	} {
-		if err := n.writeEtc(filepath.Join("kubernetes", name), data); err != nil {
+	for name, data := range files {
+		if err := n.writeEtc(name, data); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (n *Node) kubeconfig(user string, groups ...string) ([]byte, error) {
-	file, err := n.cluster.KubeconfigFor(user, groups...)
-	if err != nil {
-		return nil, err
-	}
-	return os.ReadFile(file)
 }
 
 // writeEtc writes a file of the node's /etc, while the node does not run.

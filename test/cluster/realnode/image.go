@@ -17,12 +17,10 @@ import (
 	"strings"
 )
 
-// Images that every node has. Their tags are not "latest", so they are never pulled.
-const (
-	// BusyboxImage has Debian's static busybox under the names of all its programs; it runs sh.
-	BusyboxImage = "stowage.dev/test/busybox:dev"
-	pauseImage   = "stowage.dev/test/pause:dev"
-)
+// BusyboxImage is an image that every node has, and the one that holds the namespaces of pods. It
+// has Debian's static busybox under the names of all its programs; without a command it runs
+// nodeinit. Its tag is not "latest", so it is never pulled.
+const BusyboxImage = "stowage.dev/test/busybox:dev"
 
 // busyboxPath is a statically linked program.
 const busyboxPath = "/usr/bin/busybox"
@@ -107,16 +105,16 @@ func pack(entries []entry) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// busybox is an image of the machine's busybox.
-func busybox() (Image, error) {
+// busybox is BusyboxImage, of the machine's busybox.
+func busybox(nodeinit string) (Image, error) {
 	out, err := exec.Command(busyboxPath, "--list").Output()
 	if err != nil {
 		return Image{}, fmt.Errorf("list the programs of %s: %w", busyboxPath, err)
 	}
 	i := Image{
 		Reference: BusyboxImage,
-		Command:   []string{"/bin/sh"},
-		Files:     map[string]string{"/bin/busybox": busyboxPath},
+		Command:   []string{"/pause"},
+		Files:     map[string]string{"/bin/busybox": busyboxPath, "/pause": nodeinit},
 		Links:     map[string]string{},
 	}
 	for name := range strings.FieldsSeq(string(out)) {
@@ -125,9 +123,4 @@ func busybox() (Image, error) {
 		}
 	}
 	return i, nil
-}
-
-// pause is an image of nodeinit, which holds a pod's namespaces.
-func pause(nodeinit string) Image {
-	return Image{Reference: pauseImage, Command: []string{"/pause"}, Files: map[string]string{"/pause": nodeinit}}
 }

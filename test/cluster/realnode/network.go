@@ -5,7 +5,6 @@ package realnode
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,44 +18,28 @@ type network struct {
 	pid  int // the process that holds the bridge's namespace
 }
 
-// errTaken is the error of open for a slot that another cluster has.
-var errTaken = errors.New("taken")
-
 // newNetwork takes the first free slot and makes its network in the network namespace of a
 // process.
 func newNetwork(ctx context.Context, pid int) (*network, error) {
 	for s := range slot(slots) {
-		n := &network{slot: s, pid: pid}
-		err := n.open(ctx)
+		// The device that leads from the machine to the nodes. Two clusters cannot make the same.
+		err := run(ctx, "", "ip", "link", "add", s.device(), "type", "veth", "peer", "name", "machine", "netns", strconv.Itoa(pid))
 		if err == nil {
-			return n, nil
+			n := &network{slot: s, pid: pid}
+			return n, n.open(ctx)
 		}
-		if !errors.Is(err, errTaken) {
+		if !strings.Contains(err.Error(), "File exists") {
 			return nil, fmt.Errorf("make the nodes' network: %w", err)
 		}
 	}
 	return nil, fmt.Errorf("make the nodes' network: all %d are taken", slots)
 }
 
-// open makes the device that leads from the machine to the nodes, which no other cluster can
-// then make, and the bridge at its other end.
+// open connects the device to a bridge at its other end.
 func (n *network) open(ctx context.Context) error {
 	s := n.slot
-	err := run(ctx, "", "ip", "link", "add", s.device(), "type", "veth", "peer", "name", "machine", "netns", strconv.Itoa(n.pid))
+	err := batch(ctx, nil, s.routes(0, "address add "+s.machine()+"/24 dev "+s.device(), "link set "+s.device()+" up")...)
 	if err != nil {
-		if strings.Contains(err.Error(), "File exists") {
-			return errTaken
-		}
-		return err
-	}
-	lines := []string{
-		"address add " + s.machine() + "/24 dev " + s.device(),
-		"link set " + s.device() + " up",
-	}
-	for i := 1; i <= maxNodes; i++ {
-		lines = append(lines, "route add "+s.pods(i)+" via "+s.node(i))
-	}
-	if err := batch(ctx, nil, lines...); err != nil {
 		return err
 	}
 	return batch(ctx, inNetwork(n.pid),
@@ -74,16 +57,8 @@ func (n *network) plug(ctx context.Context, node *Node, pid int, port string) er
 	if err != nil {
 		return err
 	}
-	lines := []string{
-		"link set lo up", "address add " + s.node(i) + "/24 dev eth0", "link set eth0 up",
-		"route add default via " + s.machine(),
-	}
-	for other := 1; other <= maxNodes; other++ {
-		if other != i {
-			lines = append(lines, "route add "+s.pods(other)+" via "+s.node(other))
-		}
-	}
-	return batch(ctx, inNetwork(pid), lines...)
+	return batch(ctx, inNetwork(pid), s.routes(i,
+		"link set lo up", "address add "+s.node(i)+"/24 dev eth0", "link set eth0 up", "route add default via "+s.machine())...)
 }
 
 // inNetwork begins a command that runs in the network namespace of a process.
@@ -122,6 +97,16 @@ func (s slot) node(index int) string { return s.octets(0, index+1) }
 
 // pods is the network of the pods of a node.
 func (s slot) pods(index int) string { return s.octets(index, 0) + "/24" }
+
+// routes appends the routes to the pods of all nodes but one.
+func (s slot) routes(but int, lines ...string) []string {
+	for i := 1; i <= maxNodes; i++ {
+		if i != but {
+			lines = append(lines, "route add "+s.pods(i)+" via "+s.node(i))
+		}
+	}
+	return lines
+}
 
 // hardware is a node's MAC address. It does not change with restarts: neighbors may have cached it.
 func (s slot) hardware(index int) string { return fmt.Sprintf("02:73:74:00:%02x:%02x", int(s), index) }

@@ -5,6 +5,7 @@ package frame
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,11 +54,7 @@ func NewOn(t testing.TB, o Options) *Env {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if t.Failed() {
-			c.KeepFolder()
-			t.Log("the logs are in", c.Folder())
-		}
-		if err := c.Stop(); err != nil {
+		if err := stop(c, t.Failed()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -68,25 +65,28 @@ func newEnv(t testing.TB, c *realnode.Cluster) *Env {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	t.Cleanup(cancel)
-	namespace, err := c.NewNamespace(ctx, "e2e")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &Env{T: t, Cluster: c, Client: c.Client(), Namespace: namespace, Context: ctx}
-	t.Cleanup(func() {
-		e.dumpFailed()
-		if err := e.deleteNamespace(); err != nil {
-			t.Error(err)
-		}
+	e := &Env{T: t, Cluster: c, Client: c.Client(), Context: ctx}
+	var err error
+	e.Namespace, err = c.NewNamespace(ctx, "e2e")
+	e.Do(err)
+	e.after(func(ctx context.Context) error { // this does not wait for the deletion
+		return e.Client.CoreV1().Namespaces().Delete(ctx, e.Namespace, metav1.DeleteOptions{})
 	})
 	return e
 }
 
-// deleteNamespace deletes the namespace and all in it, without waiting for the deletion.
-func (e *Env) deleteNamespace() error {
-	ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
-	defer cancel()
-	return e.Client.CoreV1().Namespaces().Delete(ctx, e.Namespace, metav1.DeleteOptions{})
+// after calls remove after the test, and logs Dump before that once if the test has failed.
+func (e *Env) after(remove func(context.Context) error) {
+	e.T.Cleanup(func() {
+		if e.T.Failed() {
+			e.dumped.Do(func() { e.T.Log(e.Dump()) })
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
+		defer cancel()
+		if err := remove(ctx); err != nil {
+			e.T.Error(err)
+		}
+	})
 }
 
 // Name makes a name that no other test has, for objects that are in no namespace.
@@ -106,22 +106,16 @@ func (e *Env) AddNodes(specs ...realnode.NodeSpec) []*realnode.Node {
 		specs[i].Name = e.Name(specs[i].Name)
 	}
 	nodes, err := e.Cluster.AddNodes(e.Context, specs...)
-	e.T.Cleanup(func() {
-		e.dumpFailed()
-		ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
-		defer cancel()
+	e.after(func(ctx context.Context) error {
+		var errs []error
 		for _, n := range nodes {
-			if n == nil {
-				continue
-			}
-			if err := e.Cluster.RemoveNode(ctx, n); err != nil {
-				e.T.Error(err)
+			if n != nil {
+				errs = append(errs, e.Cluster.RemoveNode(ctx, n))
 			}
 		}
+		return errors.Join(errs...)
 	})
-	if err != nil {
-		e.T.Fatal(err)
-	}
+	e.Do(err)
 	return nodes
 }
 
@@ -145,9 +139,7 @@ func (e *Env) OnNode(pod *corev1.Pod, short string) *corev1.Pod {
 func (e *Env) Kubectl(args ...string) string {
 	e.T.Helper()
 	out, err := e.Cluster.Kubectl(e.Context, append([]string{"--namespace=" + e.Namespace}, args...)...)
-	if err != nil {
-		e.T.Fatal(err)
-	}
+	e.Do(err)
 	return out
 }
 
@@ -156,13 +148,6 @@ func (e *Env) Kubectl(args ...string) string {
 func (e *Env) Exec(pod string, command ...string) string {
 	e.T.Helper()
 	return e.Kubectl(append([]string{"exec", pod, "--"}, command...)...)
-}
-
-// dumpFailed logs Dump once if the test has failed, before its objects are deleted.
-func (e *Env) dumpFailed() {
-	if e.T.Failed() {
-		e.dumped.Do(func() { e.T.Log(e.Dump()) })
-	}
 }
 
 // Dump describes the state of the cluster, for failed tests.

@@ -115,8 +115,7 @@ func start(o Options) (*realnode.Cluster, error) {
 	ctx, cancel = context.WithTimeout(context.Background(), beginTimeout)
 	defer cancel()
 	if err := o.Begin(ctx, c); err != nil {
-		c.KeepFolder()
-		return nil, errors.Join(fmt.Errorf("begin: %w; the logs are in %s", err, c.Folder()), c.Stop())
+		return nil, errors.Join(fmt.Errorf("begin: %w", err), stop(c, true))
 	}
 	return c, nil
 }
@@ -124,11 +123,8 @@ func start(o Options) (*realnode.Cluster, error) {
 // Site is a cluster that some tests of a package share. The first of them starts it; Main stops
 // it after the last test. Safe for concurrent use.
 type Site struct {
-	options func() (Options, error)
-
-	once    sync.Once
+	start   func() error // once
 	cluster *realnode.Cluster
-	err     error
 }
 
 // sites are those that were made, which are package variables of tests.
@@ -137,7 +133,14 @@ var sites []*Site
 // NewSite makes a Site. options are called when its cluster is started. It must be called for
 // package variables, so that Main can stop the cluster.
 func NewSite(options func() (Options, error)) *Site {
-	s := &Site{options: options}
+	s := &Site{}
+	s.start = sync.OnceValue(func() error {
+		o, err := options()
+		if err == nil {
+			s.cluster, err = start(o)
+		}
+		return err
+	})
 	sites = append(sites, s)
 	return s
 }
@@ -145,33 +148,28 @@ func NewSite(options func() (Options, error)) *Site {
 // New returns an Env on the site's cluster.
 func (s *Site) New(t testing.TB) *Env {
 	t.Helper()
-	s.once.Do(s.start)
-	if s.err != nil {
-		t.Fatal("this site did not start: ", s.err)
+	if err := s.start(); err != nil {
+		t.Fatal("this site did not start: ", err)
 	}
 	return newEnv(t, s.cluster)
-}
-
-func (s *Site) start() {
-	o, err := s.options()
-	if err == nil {
-		s.cluster, err = start(o)
-	}
-	s.err = err
 }
 
 // stopSites stops the clusters of all sites. With keep, their folders stay.
 func stopSites(keep bool) error {
 	var errs []error
 	for _, s := range sites {
-		if s.cluster == nil {
-			continue
+		if s.cluster != nil {
+			errs = append(errs, stop(s.cluster, keep))
 		}
-		if keep {
-			s.cluster.KeepFolder()
-			fmt.Fprintln(os.Stderr, "The logs are in", s.cluster.Folder())
-		}
-		errs = append(errs, s.cluster.Stop())
 	}
 	return errors.Join(errs...)
+}
+
+// stop stops a cluster. With keep, its folder stays.
+func stop(c *realnode.Cluster, keep bool) error {
+	if keep {
+		c.KeepFolder()
+		fmt.Fprintln(os.Stderr, "The logs are in", c.Folder())
+	}
+	return c.Stop()
 }

@@ -5,7 +5,6 @@ package frame
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -21,48 +20,41 @@ import (
 func (e *Env) Create(objects ...runtime.Object) {
 	e.T.Helper()
 	for _, object := range objects {
-		if err := e.create(object); err != nil {
-			e.T.Fatal(err)
+		switch x := object.(type) {
+		case *corev1.Pod:
+			x.Namespace = e.Namespace
+			create(e, e.Client.CoreV1().Pods(e.Namespace), x)
+		case *corev1.PersistentVolumeClaim:
+			x.Namespace = e.Namespace
+			create(e, e.Client.CoreV1().PersistentVolumeClaims(e.Namespace), x)
+		case *corev1.PersistentVolume:
+			create(e, e.Client.CoreV1().PersistentVolumes(), x)
+		case *storagev1.StorageClass:
+			create(e, e.Client.StorageV1().StorageClasses(), x)
+		default:
+			e.T.Fatalf("create a %T: not one of the kinds that Env.Create knows", object)
 		}
 	}
 }
 
-func (e *Env) create(object runtime.Object) error {
-	var err error
-	o := metav1.CreateOptions{}
-	switch x := object.(type) {
-	case *corev1.Pod:
-		x.Namespace = e.Namespace
-		_, err = e.Client.CoreV1().Pods(e.Namespace).Create(e.Context, x, o)
-	case *corev1.PersistentVolumeClaim:
-		x.Namespace = e.Namespace
-		_, err = e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Create(e.Context, x, o)
-	case *corev1.PersistentVolume:
-		_, err = e.Client.CoreV1().PersistentVolumes().Create(e.Context, x, o)
-		e.after(func(ctx context.Context) error {
-			return e.Client.CoreV1().PersistentVolumes().Delete(ctx, x.Name, metav1.DeleteOptions{})
-		})
-	case *storagev1.StorageClass:
-		_, err = e.Client.StorageV1().StorageClasses().Create(e.Context, x, o)
-		e.after(func(ctx context.Context) error {
-			return e.Client.StorageV1().StorageClasses().Delete(ctx, x.Name, metav1.DeleteOptions{})
-		})
-	default:
-		return fmt.Errorf("create a %T: not one of the kinds that Env.Create knows", object)
-	}
-	if err != nil {
-		return fmt.Errorf("create a %T: %w", object, err)
-	}
-	return nil
+// client is what create needs of the client of a kind.
+type client[T any] interface {
+	Create(context.Context, T, metav1.CreateOptions) (T, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
-// after deletes an object when the test has ended. An object that is deleted already is no error.
-func (e *Env) after(remove func(context.Context) error) {
-	e.T.Cleanup(func() {
-		e.dumpFailed()
-		ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
-		defer cancel()
-		_ = remove(ctx)
+// create creates an object, and deletes it after the test if it is in no namespace.
+func create[T metav1.Object](e *Env, in client[T], object T) {
+	e.T.Helper()
+	if _, err := in.Create(e.Context, object, metav1.CreateOptions{}); err != nil {
+		e.T.Fatalf("create a %T: %v", object, err)
+	}
+	if object.GetNamespace() != "" {
+		return
+	}
+	e.after(func(ctx context.Context) error {
+		_ = in.Delete(ctx, object.GetName(), metav1.DeleteOptions{}) // the test may have deleted it
+		return nil
 	})
 }
 
@@ -74,8 +66,7 @@ func (e *Env) Class(name string) *storagev1.StorageClass {
 // LocalVolume is a volume of a class at a path of a node, by its short name. name is short too.
 func (e *Env) LocalVolume(name, class, node, path string) *corev1.PersistentVolume {
 	source := corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}
-	return builders.MakePV(e.Name(name)).Class(class).Source(source).Hostname(e.Name(node)).
-		ReclaimPolicy(corev1.PersistentVolumeReclaimRetain).Obj()
+	return builders.MakePV(e.Name(name)).Class(class).Source(source).Hostname(e.Name(node)).Obj()
 }
 
 // Claim requests a volume of a class, of any size.

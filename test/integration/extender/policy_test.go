@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -101,7 +104,10 @@ func TestBesideOtherSchedulers(t *testing.T) {
 				t.Error("a pod of a scheduler without extender is marked")
 			}
 			e.WaitScheduled(plain, "a")
-			before := e.CreatePod(claimed("-marked").Extended("stowage.dev/volumes", "1"))
+			before := e.CreatePod(claimed("-marked").Change(func(p *corev1.Pod) {
+				one := corev1.ResourceList{"stowage.dev/volumes": resource.MustParse("1")}
+				p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: one, Limits: one}
+			}))
 			if scheduler.refuses {
 				e.WaitUnschedulable(before, "Insufficient stowage.dev/volumes")
 				return

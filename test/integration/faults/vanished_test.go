@@ -88,7 +88,7 @@ func (s *scenario) wantFree(volume string) {
 	})
 	if seen.Status.Phase == v1.VolumeReleased {
 		s.PatchPV(volume, map[string]any{"spec": map[string]any{"claimRef": nil}})
-		s.WaitAvailable(volume)
+		s.WaitPV(volume, "Available", func(v *v1.PersistentVolume) bool { return v.Status.Phase == v1.VolumeAvailable })
 	}
 }
 

@@ -36,9 +36,7 @@ func (n *Node) Mount(name, size string) string {
 // MountAt mounts an image with a file system at a path, which is created if it does not exist.
 func (n *Node) MountAt(image, path string) {
 	n.t.Helper()
-	n.makeFolder(path)
-	n.Command("mount", "-o", "loop", image, path)
-	n.unmountLater(path)
+	n.mount(path, "-o", "loop", image)
 }
 
 // Tmpfs mounts a file system in memory as a slot of class Files.
@@ -52,32 +50,21 @@ func (n *Node) Tmpfs(name, size string) string {
 // TmpfsAt mounts a file system in memory at a path, which is created if it does not exist.
 func (n *Node) TmpfsAt(path, size string) {
 	n.t.Helper()
-	n.makeFolder(path)
-	if err := unix.Mount("tmpfs", path, "tmpfs", 0, "size="+size); err != nil {
-		n.t.Fatalf("mount a tmpfs at %s: %v", path, err)
-	}
-	n.unmountLater(path)
+	n.mount(path, "-t", "tmpfs", "-o", "size="+size, "tmpfs")
 }
 
 // Bind mounts one path at another.
 func (n *Node) Bind(from, to string) {
 	n.t.Helper()
-	n.makeFolder(to)
-	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
-		n.t.Fatalf("bind %s at %s: %v", from, to, err)
-	}
-	n.unmountLater(to)
+	n.mount(to, "--bind", from)
 }
 
-func (n *Node) makeFolder(path string) {
+// mount runs mount(8) for a path, which is created if it does not exist and unmounted after the
+// test if it is still mounted.
+func (n *Node) mount(path string, args ...string) {
 	n.t.Helper()
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
-// unmountLater unmounts a path after the test, if it is still mounted.
-func (n *Node) unmountLater(path string) {
+	n.do(os.MkdirAll(path, 0o755))
+	n.Command("mount", append(args, path)...)
 	n.t.Cleanup(func() {
 		for {
 			err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
@@ -94,9 +81,7 @@ func (n *Node) unmountLater(path string) {
 // Unmount unmounts a path.
 func (n *Node) Unmount(path string) {
 	n.t.Helper()
-	if err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW); err != nil {
-		n.t.Fatalf("unmount %s: %v", path, err)
-	}
+	n.do(os.NewSyscallError("unmount "+path, unix.Unmount(path, unix.UMOUNT_NOFOLLOW)))
 }
 
 // Attach attaches a file to a loop device, and returns its node.
@@ -136,9 +121,7 @@ func (n *Node) Device(name, size string) string {
 // Link makes a symlink.
 func (n *Node) Link(to, path string) {
 	n.t.Helper()
-	if err := os.Symlink(to, path); err != nil {
-		n.t.Fatal(err)
-	}
+	n.do(os.Symlink(to, path))
 }
 
 // Command runs a program and returns its output. If the program is not installed, the test is

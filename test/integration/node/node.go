@@ -75,20 +75,16 @@ func New(t testing.TB, e *fixture.Env, name string) *Node {
 		Env:    e, Name: e.Name(name), Files: e.Name(name + "-files"), Blocks: e.Name(name + "-blocks"), t: t,
 		folders: map[string]string{}, options: map[string]map[string]any{},
 	}
-	folder, err := os.MkdirTemp("", "stowage-node-") //nolint:usetesting // What is removed with a mount still in it is removed in the mount.
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.Folder = folder
+	var err error
+	n.Folder, err = os.MkdirTemp("", "stowage-node-") //nolint:usetesting // What is removed with a mount still in it is removed in the mount.
+	n.do(err)
 	t.Cleanup(func() {
-		if err := os.RemoveAll(folder); err != nil {
+		if err := os.RemoveAll(n.Folder); err != nil {
 			t.Error(err)
 		}
 	})
-	n.makeFolder(n.Path("images"))
-	if err := n.process().MakeFolders(); err != nil {
-		t.Fatal(err)
-	}
+	n.do(os.Mkdir(n.Path("images"), 0o755))
+	n.do(n.process().MakeFolders())
 	e.AddNodes(e.Node(name))
 	n.offer(n.Files, "files", nil)
 	n.offer(n.Blocks, "blocks", map[string]any{"volumeMode": "Block"})
@@ -99,6 +95,14 @@ func New(t testing.TB, e *fixture.Env, name string) *Node {
 	t.Cleanup(n.forget)
 	e.OnDump(func() string { return fmt.Sprintf("report of %s:\n%s", n.Name, n.report()) })
 	return n
+}
+
+// do fails the test if err is not nil.
+func (n *Node) do(err error) {
+	n.t.Helper()
+	if err != nil {
+		n.t.Fatal(err)
+	}
 }
 
 // Path is a path in the node's folder.
@@ -115,25 +119,21 @@ func (n *Node) PathOf(class, name string) string {
 // is not nil (keys of the ConfigMap, with the objects that are their values).
 func (n *Node) Configure(change func(data map[string]any)) {
 	n.t.Helper()
-	data := map[string]any{
-		"minResyncPeriod":   "2s",
-		"orphanGracePeriod": "1s",
-		"storageClassMap":   n.storageClassMap(),
+	classes := map[string]any{}
+	for class, options := range n.options {
+		classes[class] = maps.Clone(options)
 	}
+	data := map[string]any{"minResyncPeriod": "2s", "orphanGracePeriod": "1s", "storageClassMap": classes}
 	if change != nil {
 		change(data)
 	}
-	if err := n.process().Configure(data); err != nil {
-		n.t.Fatal(err)
-	}
+	n.do(n.process().Configure(data))
 }
 
 // WriteConfig writes a key of the configuration unchanged.
 func (n *Node) WriteConfig(key, text string) {
 	n.t.Helper()
-	if err := n.process().WriteConfig(key, text); err != nil {
-		n.t.Fatal(err)
-	}
+	n.do(n.process().WriteConfig(key, text))
 }
 
 // Login provides the provisioner with the token that kubelet would mount, which New does, and
@@ -144,9 +144,7 @@ func (n *Node) Login() {
 	n.t.Cleanup(func() {
 		_ = n.Env.Client.CoreV1().Pods(provisioners.Namespace).Delete(context.Background(), pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 	})
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	n.do(err)
 }
 
 // Start runs the provisioner. It is stopped after the test.
@@ -155,11 +153,9 @@ func (n *Node) Start() {
 	if n.provisioner != nil {
 		n.t.Fatal("the provisioner runs already")
 	}
-	process, err := n.process().Start(n.Args...)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	n.provisioner = process
+	var err error
+	n.provisioner, err = n.process().Start(n.Args...)
+	n.do(err)
 	n.t.Cleanup(n.finish)
 }
 
@@ -281,26 +277,15 @@ func (n *Node) Set(class, key string, value any) {
 func (n *Node) offer(class, folder string, options map[string]any) {
 	n.t.Helper()
 	n.folders[class] = n.Path(folder)
-	n.makeFolder(n.folders[class])
+	n.do(os.MkdirAll(n.folders[class], 0o755))
 	n.options[class] = map[string]any{"hostDir": n.folders[class]}
 	maps.Copy(n.options[class], options)
 	n.AllowClass(class)
-}
-
-// storageClassMap is the configuration of the classes.
-func (n *Node) storageClassMap() map[string]any {
-	classes := map[string]any{}
-	for class, options := range n.options {
-		classes[class] = maps.Clone(options)
-	}
-	return classes
 }
 
 // AllowClass lets provisioners create volumes of a class. All tests share the ConfigMap, so
 // classes are only added.
 func (n *Node) AllowClass(class string) {
 	n.t.Helper()
-	if err := provisioners.AllowClass(n.Env.Context(), n.Env.Client, class); err != nil {
-		n.t.Fatal(err)
-	}
+	n.do(provisioners.AllowClass(n.Env.Context(), n.Env.Client, class))
 }

@@ -15,11 +15,13 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// askAgain is the time between two requests to the provisioner, whose endpoints have no events.
+// askAgain is the time between two requests to the provisioner.
 const askAgain = 100 * time.Millisecond
 
 var servesAt = regexp.MustCompile(`"Serving health and metrics" address="([^"]+)"`)
@@ -39,25 +41,19 @@ func (n *Node) WaitAnswer(path, what string, is func(Answer) bool) Answer {
 // WaitAnswer requests a path of a process until is accepts the answer.
 func WaitAnswer(t testing.TB, e *fixture.Env, process *cluster.Process, path, what string, is func(Answer) bool) Answer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
-	defer cancel()
-	ticker := time.NewTicker(askAgain)
-	defer ticker.Stop()
 	var last Answer
-	for {
-		answer, err := ask(ctx, process, path)
-		if err == nil && is(answer) {
-			return answer
-		}
-		if err == nil {
+	var asked error
+	err := wait.PollUntilContextTimeout(e.Context(), askAgain, e.Timeout, true, func(ctx context.Context) (bool, error) { //nolint:forbidigo // the endpoints have no events
+		var answer Answer
+		if answer, asked = ask(ctx, process, path); asked == nil {
 			last = answer
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatalf("waited %s for the answer of %s to be %s: %v; it was %d %s", e.Timeout, path, what, err, last.Status, tail([]byte(last.Body), 4000))
-		}
+		return asked == nil && is(answer), nil
+	})
+	if err != nil {
+		t.Fatalf("waited %s for the answer of %s to be %s: %v; it was %d %s", e.Timeout, path, what, errors.Join(err, asked), last.Status, tail([]byte(last.Body), 4000))
 	}
+	return last
 }
 
 // ask requests a path of a process, at the address in its log.

@@ -15,8 +15,8 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 
+	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/integration/fixture"
-	"stowage.dev/stowage/test/provisioners"
 )
 
 // TestForgedIdentity: a compromised node marks its own volume with the identity of a lost node's
@@ -74,7 +74,7 @@ func TestForgedVolumes(t *testing.T) {
 	var left []string
 	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
 	defer cancel()
-	_, err := provisioners.WaitReport(ctx, s.reports, s.Name("a"), func(report *stowage.LocalDiskReport) bool {
+	_, err := await.Object(ctx, s.reports, s.Name("a"), func(report *stowage.LocalDiskReport) bool {
 		left = nil
 		for _, stone := range report.Spec.Tombstones {
 			left = append(left, stone.Identity)

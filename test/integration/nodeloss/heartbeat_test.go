@@ -13,8 +13,8 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
+	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/integration/fixture"
-	"stowage.dev/stowage/test/provisioners"
 )
 
 // TestHeartbeatMissing: a provisioner that has reported to be ready does not renew its Lease.
@@ -41,7 +41,7 @@ func TestHeartbeatMissing(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
 	defer cancel()
-	_, err = provisioners.WaitReport(ctx, s.reports, node, func(report *stowage.LocalDiskReport) bool {
+	_, err = await.Object(ctx, s.reports, node, func(report *stowage.LocalDiskReport) bool {
 		c := meta.FindStatusCondition(report.Status.Conditions, stowage.ConditionReady)
 		return c != nil && c.Status == metav1.ConditionUnknown && c.Reason == stowage.ReasonNoHeartbeat
 	})

@@ -90,7 +90,9 @@ func TestOperator(t *testing.T) {
 		"by its annotation": func(claim *builders.PVC, _ metav1.OwnerReference) {
 			claim.Annotation(wellknown.NodeLossRecreatableAnnotation, "true")
 		},
-		"by its owner": func(claim *builders.PVC, owner metav1.OwnerReference) { claim.Owner(owner) },
+		"by its owner": func(claim *builders.PVC, owner metav1.OwnerReference) {
+			claim.Change(func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = []metav1.OwnerReference{owner} })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

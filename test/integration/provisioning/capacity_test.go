@@ -311,7 +311,7 @@ func TestCapacityWakesBeforeCacheUpdate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := fixture.New(t)
-			gate := fixture.NewGate()
+			gate := &fixture.Gate{}
 			s := e.Start(fixture.SchedulerOptions{Gate: gate})
 			e.Use(s.Name())
 			e.AddNodes(e.Node("a"))

@@ -35,7 +35,7 @@ func TestReturnedCapacityWakes(t *testing.T) {
 			t.Parallel()
 			for _, held := range []bool{false, true} {
 				e := fixture.New(t)
-				gate := fixture.NewGate()
+				gate := &fixture.Gate{}
 				e.Use(e.Start(fixture.SchedulerOptions{Gate: gate}).Name())
 				e.AddNodes(e.Node("a").Zone(e.Name("z")), e.Node("b").Zone(e.Name("z")))
 				createClass(e)

@@ -7,7 +7,7 @@
 package rights
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -22,6 +22,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	rbacvalidation "k8s.io/component-helpers/auth/rbac/validation"
 
@@ -61,26 +62,14 @@ func (a *Audit) Config() cluster.Config {
 	config := fixture.DefaultConfig()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	args, err := a.log()
-	a.broken = errors.Join(a.broken, err)
-	config.APIServer.ExtraArgs = append(config.APIServer.ExtraArgs, args...)
-	return config
-}
-
-// log makes a log, and returns kube-apiserver's flags for it. The caller holds mu.
-func (a *Audit) log() (args []string, err error) {
 	if a.folder == "" {
-		if a.folder, err = os.MkdirTemp("", "stowage-audit-"); err != nil {
-			return nil, err
-		}
+		a.folder, a.broken = os.MkdirTemp("", "stowage-audit-")
 	}
-	rules := filepath.Join(a.folder, "policy.yaml")
-	if err := os.WriteFile(rules, fmt.Appendf(nil, policy, a.User), 0o600); err != nil {
-		return nil, err
-	}
-	log := filepath.Join(a.folder, fmt.Sprintf("audit-%d.log", len(a.logs)))
+	rules, log := filepath.Join(a.folder, "policy.yaml"), filepath.Join(a.folder, fmt.Sprintf("audit-%d.log", len(a.logs)))
 	a.logs = append(a.logs, log)
-	return []string{"--audit-policy-file=" + rules, "--audit-log-path=" + log}, nil
+	a.broken = errors.Join(a.broken, os.WriteFile(rules, fmt.Appendf(nil, policy, a.User), 0o600))
+	config.APIServer.ExtraArgs = append(config.APIServer.ExtraArgs, "--audit-policy-file="+rules, "--audit-log-path="+log)
+	return config
 }
 
 // Exit is the exit code of the tests' process: that of the tests, or 1 if they have passed
@@ -111,17 +100,17 @@ func chosen(name string) bool {
 
 // unused are the rights that no request needed.
 func (a *Audit) unused() ([]string, error) {
-	var requests []access
+	requests := sets.New[access]()
 	for _, path := range a.logs {
-		file, err := os.Open(path)
+		log, err := os.ReadFile(path)
 		if err != nil {
-			return nil, fmt.Errorf("open the audit log: %w", err)
+			return nil, fmt.Errorf("read the audit log: %w", err)
 		}
-		seen, err := read(file, a.User)
-		if err = errors.Join(err, file.Close()); err != nil {
+		seen, err := read(bytes.NewReader(log), a.User)
+		if err != nil {
 			return nil, fmt.Errorf("read the audit log %s: %w", path, err)
 		}
-		requests = append(requests, seen...)
+		requests = requests.Union(seen)
 	}
 	var unused []string
 	for _, path := range a.Files {
@@ -138,36 +127,25 @@ func (a *Audit) unused() ([]string, error) {
 	return slices.DeleteFunc(unused, func(right string) bool { return slices.Contains(a.Rare, right) }), nil
 }
 
-// read returns the different requests of a user that an audit log has, but those that were
-// forbidden.
-func read(log io.Reader, user string) ([]access, error) {
-	seen := map[access]bool{}
-	var requests []access
-	reader := bufio.NewReader(log)
-	for {
-		line, err := reader.ReadBytes('\n')
-		if errors.Is(err, io.EOF) { // an incomplete last line was cut off
+// read returns the requests of a user that an audit log has, but those that were forbidden. An
+// incomplete last event, which was cut off, does not count.
+func read(log io.Reader, user string) (sets.Set[access], error) {
+	requests := sets.New[access]()
+	for events := json.NewDecoder(log); ; {
+		var event auditv1.Event
+		err := events.Decode(&event)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return requests, nil
 		}
 		if err != nil {
-			return nil, err
-		}
-		var event auditv1.Event
-		if err := json.Unmarshal(line, &event); err != nil {
 			return nil, err
 		}
 		about := event.ObjectRef
 		if event.User.Username != user || about == nil || event.ResponseStatus != nil && event.ResponseStatus.Code == 403 {
 			continue
 		}
-		r := access{event.Verb, about.APIGroup, about.Resource, about.Namespace, about.Name}
-		if about.Subresource != "" {
-			r.resource += "/" + about.Subresource
-		}
-		if !seen[r] {
-			seen[r] = true
-			requests = append(requests, r)
-		}
+		resource := strings.TrimSuffix(about.Resource+"/"+about.Subresource, "/")
+		requests.Insert(access{event.Verb, about.APIGroup, resource, about.Namespace, about.Name})
 	}
 }
 
@@ -226,10 +204,10 @@ func granted(manifest []byte) ([]access, error) {
 }
 
 // without returns the rights that no request used.
-func without(rights, requests []access) []string {
+func without(rights []access, requests sets.Set[access]) []string {
 	var unused []string
 	for _, right := range rights {
-		if !slices.ContainsFunc(requests, right.covers) {
+		if !slices.ContainsFunc(requests.UnsortedList(), right.covers) {
 			unused = append(unused, right.String())
 		}
 	}

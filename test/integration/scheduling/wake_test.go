@@ -173,7 +173,7 @@ func TestWokenBeforeCacheUpdate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := fixture.New(t)
-			gate := fixture.NewGate()
+			gate := &fixture.Gate{}
 			s := e.Start(fixture.SchedulerOptions{Gate: gate})
 			e.Use(s.Name())
 			pod := create(e, w.given(e))

@@ -21,6 +21,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -29,7 +30,7 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
+	"golang.org/x/sync/errgroup"
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/yaml"
 
@@ -78,8 +79,6 @@ type Class struct {
 	// Settings are the class's keys in storageClassMap. hostDir must be below /mnt/disks,
 	// which provisioners mount; it is made on every node.
 	Settings map[string]any
-	// Retain is the reclaim policy; Delete otherwise.
-	Retain bool
 	// Annotations of the StorageClass.
 	Annotations map[string]string
 }
@@ -127,26 +126,6 @@ func archives(parts []string) ([]string, error) {
 // tellTimeout bounds requests after a failure.
 var tellTimeout = deadline.Wait()
 
-// kustomization is an administrator's, of unchanged manifests.
-type kustomization struct {
-	APIVersion         string      `json:"apiVersion"`
-	Kind               string      `json:"kind"`
-	Resources          []string    `json:"resources"`
-	Patches            []patch     `json:"patches,omitempty"`
-	ConfigMapGenerator []generator `json:"configMapGenerator,omitempty"`
-}
-
-type patch struct {
-	Path string `json:"path"`
-}
-
-type generator struct {
-	Name      string   `json:"name"`
-	Namespace string   `json:"namespace"`
-	Behavior  string   `json:"behavior"`
-	Files     []string `json:"files"`
-}
-
 func (c Config) folders() []string {
 	if len(c.Folders) == 0 {
 		return []string{"overlays/default"}
@@ -154,106 +133,172 @@ func (c Config) folders() []string {
 	return c.Folders
 }
 
-// write writes the kustomization into a folder.
+// write writes the kustomization, an administrator's of unchanged manifests, into a folder.
 func (c Config) write(dir string) error {
 	manifests, err := filepath.Abs(filepath.Join(top, "manifests"))
 	if err != nil {
 		return err
 	}
-	k := kustomization{APIVersion: "kustomize.config.k8s.io/v1beta1", Kind: "Kustomization"}
+	k := kustomization{files: map[string][]byte{}}
+	var folders []string
 	for _, folder := range c.folders() {
 		// kustomize takes no absolute paths.
 		relative, err := filepath.Rel(dir, filepath.Join(manifests, folder))
 		if err != nil {
 			return err
 		}
-		k.Resources = append(k.Resources, relative)
+		folders = append(folders, relative)
 	}
 	// It takes no files outside its folder either.
 	for _, file := range c.Files {
-		data, err := os.ReadFile(filepath.Join(manifests, file))
-		if err != nil {
+		if k.files[strings.ReplaceAll(file, "/", "-")], err = os.ReadFile(filepath.Join(manifests, file)); err != nil {
 			return err
 		}
-		name := strings.ReplaceAll(file, "/", "-")
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			return err
-		}
-		k.Resources = append(k.Resources, name)
 	}
-	if err := c.writeClasses(dir, &k); err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Configs)) {
-		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(c.Configs[name]), 0o600); err != nil {
-			return err
-		}
+	c.addClasses(&k)
+	resources := slices.AppendSeq(folders, maps.Keys(k.files))
+	var generators []map[string]any
+	for name, config := range c.Configs {
 		namespace := "kube-system"
 		if name == Controller {
 			namespace = Namespace
 		}
-		k.ConfigMapGenerator = append(k.ConfigMapGenerator,
-			generator{Name: name, Namespace: namespace, Behavior: "replace", Files: []string{"config.yaml=" + name + ".yaml"}})
+		k.files[name+".yaml"] = []byte(config)
+		generators = append(generators, map[string]any{
+			"name": name, "namespace": namespace, "behavior": "replace", "files": []string{"config.yaml=" + name + ".yaml"},
+		})
 	}
-	return writeYAML(dir, "kustomization.yaml", k)
+	k.files["kustomization.yaml"] = k.encode(map[string]any{
+		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+		"resources": resources, "patches": k.patches, "configMapGenerator": generators,
+	})
+	for name, data := range k.files {
+		k.err = errors.Join(k.err, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	return k.err
 }
 
-// writeClasses writes the classes, and the provisioner's settings of them.
-func (c Config) writeClasses(dir string, k *kustomization) error {
+// kustomization collects the files of a kustomization by name, its patches, and errors.
+type kustomization struct {
+	files   map[string][]byte
+	patches []map[string]string
+	err     error
+}
+
+func (k *kustomization) encode(value any) []byte {
+	data, err := yaml.Marshal(value)
+	k.err = errors.Join(k.err, err)
+	return data
+}
+
+// patch adds keys to a ConfigMap of the manifests.
+func (k *kustomization) patch(name string, data map[string]string) {
+	k.patches = append(k.patches, map[string]string{"patch": string(k.encode(map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "data": data,
+		"metadata": map[string]string{"name": name, "namespace": Namespace},
+	}))})
+}
+
+// addClasses adds the classes, and the provisioner's settings of them.
+func (c Config) addClasses(k *kustomization) {
 	keys := maps.Clone(c.Provisioner)
-	if keys == nil {
-		keys = map[string]string{}
-	}
 	if len(c.Classes) > 0 {
 		settings := map[string]any{}
 		for _, class := range c.Classes {
 			settings[class.Name] = class.Settings
-			file := "class-" + class.Name + ".yaml"
-			if err := writeYAML(dir, file, class.storageClass()); err != nil {
-				return err
-			}
-			k.Resources = append(k.Resources, file)
+			k.files["class-"+class.Name+".yaml"] = k.encode(class.storageClass())
 		}
-		data, err := yaml.Marshal(settings)
-		if err != nil {
-			return err
+		k.patch("stowage-provisioner-nodes", map[string]string{"classes": strings.Join(slices.Sorted(maps.Keys(settings)), ",")})
+		if keys == nil {
+			keys = map[string]string{}
 		}
-		keys["storageClassMap"] = string(data)
-		names := strings.Join(slices.Sorted(maps.Keys(settings)), ",")
-		if err := c.patch(dir, k, "stowage-provisioner-nodes", map[string]string{"classes": names}); err != nil {
-			return err
-		}
+		keys["storageClassMap"] = string(k.encode(settings))
 	}
-	if len(keys) == 0 {
-		return nil
+	if len(keys) > 0 {
+		k.patch("stowage-provisioner", keys)
 	}
-	return c.patch(dir, k, "stowage-provisioner", keys)
-}
-
-// patch adds keys to a ConfigMap of the manifests.
-func (c Config) patch(dir string, k *kustomization, name string, data map[string]string) error {
-	file := fmt.Sprintf("patch-%s.yaml", name)
-	k.Patches = append(k.Patches, patch{Path: file})
-	return writeYAML(dir, file, map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]string{"name": name, "namespace": Namespace},
-		"data":     data,
-	})
 }
 
 func (c Class) storageClass() *storagev1.StorageClass {
 	class := builders.MakeClass(c.Name).Obj()
 	class.Annotations = c.Annotations
-	if c.Retain {
-		class.ReclaimPolicy = new(corev1.PersistentVolumeReclaimRetain)
-	}
 	return class
 }
 
-func writeYAML(dir, file string, value any) error {
-	data, err := yaml.Marshal(value)
+// Apply adds the nodes of a configuration, applies its manifests, and returns when they are
+// rolled out.
+func Apply(ctx context.Context, on *realnode.Cluster, c Config) error {
+	if _, err := on.AddNodes(ctx, c.Nodes...); err != nil {
+		return err
+	}
+	if c.Before != nil {
+		if err := c.Before(ctx, on); err != nil {
+			return err
+		}
+	}
+	for _, node := range c.Nodes {
+		if err := MakeFolders(ctx, on.Node(node.Name), c.Classes); err != nil {
+			return err
+		}
+	}
+	dir, err := os.MkdirTemp(on.Folder(), "install-")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, file), data, 0o600)
+	if err := c.write(dir); err != nil {
+		return fmt.Errorf("write a kustomization: %w", err)
+	}
+	if _, err := on.Kubectl(ctx, "apply", "--server-side", "-k", dir); err != nil {
+		return fmt.Errorf("install %s: %w", strings.Join(c.folders(), " and "), err)
+	}
+	return RolledOut(ctx, on)
+}
+
+// MakeFolders makes the folders of classes on a node. A node that is added later needs them
+// before its provisioner is ready.
+func MakeFolders(ctx context.Context, n *realnode.Node, classes []Class) error {
+	args := []string{"mkdir", "-p", "/mnt/disks"}
+	for _, class := range classes {
+		if dir, ok := class.Settings["hostDir"].(string); ok {
+			args = append(args, dir)
+		}
+	}
+	_, err := n.Run(ctx, nil, args...)
+	return err
+}
+
+// RolledOut waits until all installed pods are ready, except those that never
+// are: of the extender only the leader is.
+func RolledOut(ctx context.Context, on *realnode.Cluster) error {
+	out, err := on.Kubectl(ctx, "get", "deployments,daemonsets", "--all-namespaces", "--selector=app.kubernetes.io/part-of=stowage",
+		`--output=jsonpath={range .items[*]}{.metadata.namespace} {.kind}/{.metadata.name}{"\n"}{end}`)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for line := range strings.Lines(out) {
+		namespace, workload, _ := strings.Cut(strings.TrimSpace(line), " ")
+		args := []string{"rollout", "status", "--namespace=" + namespace, workload}
+		if workload == "Deployment/stowage-extender" {
+			args = []string{"wait", "--timeout=-1s", "--for=jsonpath={.status.readyReplicas}", "--namespace=" + namespace, workload}
+		}
+		group.Go(func() error {
+			if _, err := on.Kubectl(ctx, args...); err != nil {
+				return errors.Join(fmt.Errorf("roll out %s: %w", workload, err), describe(on, namespace))
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// describe returns the state of the pods of a namespace.
+func describe(on *realnode.Cluster, namespace string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), tellTimeout)
+	defer cancel()
+	out, err := on.Kubectl(ctx, "describe", "pods", "--namespace="+namespace)
+	if err != nil {
+		return err
+	}
+	return errors.New(out)
 }

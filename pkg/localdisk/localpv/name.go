@@ -13,25 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
-
-// Naming is how volumes are named.
-type Naming string
-
-// The namings.
-const (
-	// Hashed names a volume by Name. It is what no naming means.
-	Hashed Naming = ""
-	// Reference names a volume of FirstGeneration by ReferenceName, and any other by
-	// Name.
-	Reference Naming = "Reference"
-)
-
-// FirstGeneration is the lowest generation, and that of volumes that state none. Names as by
-// Reference require counting from it; others may start at any higher number.
-const FirstGeneration int64 = 1
 
 // prefix is what the names of local volumes begin with.
 const prefix = "local-pv-"
@@ -75,42 +58,3 @@ func ReferenceName(node string, slot disk.Key) string {
 	}
 	return prefix + strconv.FormatUint(uint64(h.Sum32()), 16)
 }
-
-// named returns the name of the requested volume.
-func (r *Request) named() string {
-	if r.Offer.Naming == Reference && r.Generation == FirstGeneration {
-		return ReferenceName(r.Node.Name, r.Disk.Key)
-	}
-	return Name(r.Node.Name, r.Disk.Key, r.Generation)
-}
-
-// ProvisionedByAnnotation has the value ProvisionedBy of the volume's node. It must exist and
-// must not begin with kubernetes.io/: the PersistentVolume controller takes volumes with such
-// a value for its own.
-const ProvisionedByAnnotation = "pv.kubernetes.io/provisioned-by"
-
-// provisioner is what ProvisionedBy begins with.
-const provisioner = "stowage.dev/local-"
-
-// NodeHash identifies a node in labels, whose values are too short for node names: 128 bits of
-// the name's SHA-256, in 32 hexadecimal digits.
-func NodeHash(node string) string {
-	sum := sha256.Sum256([]byte(node))
-	return hex.EncodeToString(sum[:16])
-}
-
-// NodeLabels are the labels that name a volume's node.
-func NodeLabels(node string) map[string]string {
-	labels := map[string]string{wellknown.NodeLabel: NodeHash(node)}
-	if len(node) <= validation.LabelValueMaxLength {
-		labels[wellknown.NodeNameLabel] = node
-	}
-	return labels
-}
-
-// Selector is the label selector that finds the volumes of a node, and of no other
-// but for a collision of hashes, which Owned detects.
-func Selector(node string) string { return wellknown.NodeLabel + "=" + NodeHash(node) }
-
-// ProvisionedBy returns the name of a node's provisioner.
-func ProvisionedBy(node string) string { return provisioner + node }

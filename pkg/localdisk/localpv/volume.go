@@ -18,6 +18,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
@@ -217,3 +218,32 @@ func (r *Request) checkDisk() *disk.Problem {
 	}
 	return nil
 }
+
+// named returns the name of the requested volume.
+func (r *Request) named() string {
+	if r.Offer.Naming == Reference && r.Generation == FirstGeneration {
+		return ReferenceName(r.Node.Name, r.Disk.Key)
+	}
+	return Name(r.Node.Name, r.Disk.Key, r.Generation)
+}
+
+// NodeLabels are the labels that name a volume's node.
+func NodeLabels(node string) map[string]string {
+	labels := map[string]string{wellknown.NodeLabel: NodeHash(node)}
+	if len(node) <= validation.LabelValueMaxLength {
+		labels[wellknown.NodeNameLabel] = node
+	}
+	return labels
+}
+
+// Naming is how volumes are named.
+type Naming string
+
+// The namings.
+const (
+	// Hashed names a volume by Name. It is what no naming means.
+	Hashed Naming = ""
+	// Reference names a volume of FirstGeneration by ReferenceName, and any other by
+	// Name.
+	Reference Naming = "Reference"
+)

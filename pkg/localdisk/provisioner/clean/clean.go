@@ -147,7 +147,10 @@ func (c *Cleans) Begin(ctx context.Context, s *decide.Slot, generation int64) er
 // Obstacle returns why a clean that has failed is not retried yet, and for how long; nil if
 // it may start now.
 func (c *Cleans) Obstacle(path string) (*disk.Problem, time.Duration) {
-	left, f := c.backoff(path)
+	c.mu.Lock()
+	f := c.failed[path]
+	c.mu.Unlock()
+	left := time.Until(f.next)
 	if left <= 0 {
 		return nil, 0
 	}

@@ -111,14 +111,6 @@ func (r *runner[A]) Stop(path string) {
 	}
 }
 
-// backoff returns the time until the next attempt may start, and why; 0 or less for now.
-func (r *runner[A]) backoff(path string) (time.Duration, failure) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	f := r.failed[path]
-	return time.Until(f.next), f
-}
-
 // Forget drops the failures of a path.
 func (r *runner[A]) Forget(path string) {
 	r.mu.Lock()

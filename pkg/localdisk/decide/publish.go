@@ -79,7 +79,7 @@ func unknown(s *Slot, first int64) Decision {
 		return Decision{Do: Inspect, State: stowage.EntryPending}
 	case s.Content == disk.ContentSampled && s.Existing == ExistingAssumeBlank && p == nil && !s.Unaccounted:
 		return create
-	case s.Existing == ExistingClean && (p == nil || !p.Kept()):
+	case s.Existing == ExistingClean && (p == nil || !kept(p)):
 		return cleanUnused(s, first)
 	case s.Content == disk.ContentSampled:
 		return Decision{Do: ProveBlank, State: stowage.EntryPending, Problem: s.ProvingBlank()}

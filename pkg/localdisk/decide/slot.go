@@ -182,16 +182,13 @@ func (s *Slot) OtherMachine() bool {
 	return s.Rebuilt && s.Volume != nil && s.Fact != nil && s.Volume.Accepted != s.Fact.Identity && s.Volume.Identity.Moved(s.Fact.Identity)
 }
 
-// AsPublished reports whether the content of the disk is compared with what a clean leaves:
-// for a volume without a claim, and for a device that this node cleaned, or offered without
+// AsPublished returns OfferedMode, and whether the content of the disk is compared with what a
+// clean leaves in that mode: for a volume without a claim, and for a device that this node cleaned, or offered without
 // an observed claim, for a file system. A clean may leave old bytes, which kubelet's mkfs
 // hides; what a pod has written has a signature.
-func (s *Slot) AsPublished() bool {
+func (s *Slot) AsPublished() (mode disk.Mode, compared bool) {
 	r := s.Record
-	if s.Volume != nil {
-		return true
-	}
-	return r != nil && r.Cluster == s.Cluster && (r.State == disk.Clean || r.State == disk.Published && r.Unclaimed()) &&
+	return s.OfferedMode(), s.Volume != nil || r != nil && r.Cluster == s.Cluster && (r.State == disk.Clean || r.State == disk.Published && r.Unclaimed()) &&
 		r.Kind == disk.Device && r.Mode == disk.Filesystem && s.Mode == disk.Filesystem
 }
 
@@ -224,7 +221,7 @@ func (s *Slot) Predecessor() *disk.Record {
 		switch {
 		case r.Cluster != s.Cluster:
 			return 0
-		case r.Kept():
+		case kept(&r):
 			return 1
 		default:
 			return 2
@@ -242,3 +239,7 @@ func ForReclaim(s *Slot) bool {
 	}
 	return s.Fact != nil && s.Record != nil && (s.Record.State.Dirty() || s.Record.Cluster != s.Cluster)
 }
+
+// kept reports whether the data of a dirty disk is to be kept: its clean has not begun, or its
+// volume was not to be deleted.
+func kept(r *disk.Record) bool { return r.State != disk.Cleaning || r.Policy != disk.Delete }

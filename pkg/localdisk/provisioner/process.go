@@ -6,6 +6,8 @@ package provisioner
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -172,8 +174,9 @@ const fencePeriod = 30 * time.Second
 // one, and a mounted device is not formatted.
 func fenceRecheck(g *gathered) time.Duration {
 	v := g.Volume
+	mounted := g.Fact != nil && slices.ContainsFunc(g.Fact.Overlaps, func(place string) bool { return strings.HasPrefix(place, "fs:") })
 	if v == nil || v.Link == "" || v.Mode != disk.Filesystem || !v.Claimed || v.Deleting || v.Phase == disk.PhaseReleased ||
-		g.Fact == nil || g.Fact.Identity == "" || g.Fact.Mounted() && g.Link != "" {
+		g.Fact == nil || g.Fact.Identity == "" || mounted && g.Link != "" {
 		return 0
 	}
 	return fencePeriod

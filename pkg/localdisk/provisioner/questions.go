@@ -120,8 +120,8 @@ func (p *Provisioner) inspect(ctx context.Context, g *gathered) error {
 	known, err := callWithin(ctx, p, g.Path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (answers, error) {
 		known := g.known
 		var err error
-		if g.AsPublished() {
-			known.Content, known.Found, err = p.Inspector.Cleaned(ctx, *g.Fact, g.OfferedMode())
+		if mode, compared := g.AsPublished(); compared {
+			known.Content, known.Found, err = p.Inspector.Cleaned(ctx, *g.Fact, mode)
 			return known, err
 		}
 		suspect := int64(-1)

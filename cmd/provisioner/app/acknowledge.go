@@ -26,9 +26,9 @@ command lists the disks and changes nothing.`
 
 // acknowledgeOptions are the flags of acknowledge.
 type acknowledgeOptions struct {
-	node            string
-	reasons         []string
-	confirm, dryRun bool
+	node    string
+	reasons []string
+	confirm bool
 }
 
 func newAcknowledgeCommand() *cobra.Command {
@@ -38,8 +38,6 @@ func newAcknowledgeCommand() *cobra.Command {
 	flags.StringVar(&o.node, "node", "", "the node whose disks are acknowledged")
 	flags.StringSliceVar(&o.reasons, "reason", nil, "only disks with this reason in the node's LocalDiskReport; may be given more than once")
 	flags.BoolVar(&o.confirm, "confirm", false, "acknowledge; without it, list only")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "list only, which is the default")
-	cmd.MarkFlagsMutuallyExclusive("confirm", "dry-run")
 	_ = cmd.MarkFlagRequired("node") // fails for unknown flags only
 	return cmd
 }

@@ -24,6 +24,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/device/identity"
 	"stowage.dev/stowage/pkg/localdisk/device/ticket"
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	localprovisioner "stowage.dev/stowage/pkg/localdisk/provisioner"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/server"
@@ -86,7 +87,7 @@ func (o *options) serve(ctx context.Context, config localprovisioner.Config) err
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	if config.Reports, err = localprovisioner.NewReports(connection); err != nil {
+	if config.Reports, err = diskreports.NewClient(connection); err != nil {
 		return err
 	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: config.Client.EventsV1()})

@@ -80,3 +80,27 @@ type Decision struct {
 	// Mark is set for MarkDisk.
 	Mark disk.Mark
 }
+
+// Decide decides about a slot: its disk and volume, then the volume's link. first is that of
+// Publish.
+func Decide(s *Slot, first int64) Decision {
+	var d Decision
+	if ForReclaim(s) {
+		d = Reclaim(s)
+	} else {
+		d = Publish(s, first)
+	}
+	return WithLink(d, Link(s))
+}
+
+// WithLink adds a decision about the link to a decision about the slot. Removing the link
+// precedes everything else; other actions on it follow.
+func WithLink(d, link Decision) Decision {
+	if link.Do == RemoveLink || d.Do == None {
+		d.Do = link.Do
+	}
+	if d.Problem == nil {
+		d.Problem = link.Problem
+	}
+	return d
+}

@@ -14,6 +14,10 @@ import (
 // changes it.
 const FaultScans = 12
 
+// AbsentAfter is how many consecutive scans must find no disk before it counts as absent: a
+// remount removes it for a moment.
+const AbsentAfter = 2
+
 // Fault tracks timeouts and I/O errors of a disk. The zero value is a healthy disk.
 type Fault struct {
 	// Failing reports whether the disk is failing: until FaultScans consecutive good answers.
@@ -28,7 +32,7 @@ type Fault struct {
 // Observe accounts for a scan at now. problem is what it found wrong, or nil. Scans less than
 // apart after the last counted one are not counted.
 func (f Fault) Observe(problem *disk.Problem, now time.Time, apart time.Duration) Fault {
-	bad := problem != nil && mayPass(problem.Reason)
+	bad := problem != nil && (problem.Reason == disk.TimedOut || problem.Reason == disk.IOError)
 	if bad {
 		f.last = *problem
 	}
@@ -57,24 +61,4 @@ func (f Fault) Problem(found *disk.Problem) *disk.Problem {
 		return found
 	}
 	return disk.Problemf(f.last.Reason, "the disk answers again, and is used after %d good answers in a row; before: %s", FaultScans, f.last.Message)
-}
-
-// mayPass reports whether a fault may be transient.
-func mayPass(reason disk.Reason) bool {
-	return reason == disk.TimedOut || reason == disk.IOError
-}
-
-// Failing reports whether the disk at the path is known to be failing: by the kernel's
-// report, or because FaultScans scans failed, also before a restart of the provisioner, which
-// the volume's mark shows.
-func (s *Slot) Failing() bool {
-	if s.Fact == nil || s.Fact.Problem == nil {
-		return false
-	}
-	switch reason := s.Fact.Problem.Reason; reason {
-	case disk.FilesystemError, disk.DeviceReadOnly:
-		return true
-	default:
-		return mayPass(reason) && (s.Persistent || s.Volume != nil && s.Volume.Mark == disk.MarkFailing)
-	}
 }

@@ -42,18 +42,6 @@ func Link(s *Slot) Decision {
 	}
 }
 
-// WithLink adds a decision about the link to a decision about the slot. Removing the link
-// precedes everything else; other actions on it follow.
-func WithLink(d, link Decision) Decision {
-	if link.Do == RemoveLink || d.Do == None {
-		d.Do = link.Do
-	}
-	if d.Problem == nil {
-		d.Problem = link.Problem
-	}
-	return d
-}
-
 // reclaimed reports whether pods may no longer use the volume.
 func reclaimed(v *disk.Volume) bool {
 	return v.Phase == disk.PhaseReleased || v.Phase == disk.PhaseOfFailed || v.Deleting && v.Phase != disk.PhaseBound

@@ -139,3 +139,71 @@ func retained(s *Slot) Decision {
 			"holds %s, and volume %s, which had no claim, is gone: empty the disk, or copy what you need, %s", s.Found, r.Volume, Acknowledge(s.Acknowledgement())))
 	}
 }
+
+// OfOtherCluster returns the problem of a disk whose record another cluster wrote; nil if
+// this cluster did, or an administrator acknowledged it.
+func (s *Slot) OfOtherCluster() *disk.Problem {
+	r := s.Record
+	if r == nil {
+		r = s.Predecessor()
+	}
+	if !s.OtherClusters(r) {
+		return nil
+	}
+	of := "another cluster"
+	if r.Cluster != "" {
+		of += " (kube-system has UID " + r.Cluster + ")"
+	}
+	return disk.Problemf(disk.OtherCluster,
+		"this node's record of the disk is from %s, so its data may be in use there: make sure that it is not; %s", of, Acknowledge(s.Acknowledgement()))
+}
+
+// OtherClusters reports whether another cluster wrote a record and no administrator
+// acknowledged it. The record and its disk must not be changed then.
+func (s *Slot) OtherClusters(r *disk.Record) bool {
+	acknowledged := s.Acknowledged && r != nil && (s.Record == nil || r.Identity == s.Record.Identity)
+	return r != nil && r.Cluster != s.Cluster && !acknowledged
+}
+
+// Acknowledge returns the end of a message that explains how to acknowledge data.
+func Acknowledge(name string) string {
+	return "then acknowledge it with `stowage-provisioner acknowledge` or annotation stowage.dev/publish-retained=" + name + " on the node's LocalDiskReport"
+}
+
+// OfOtherNode returns the problem of a disk that ForeignPV has.
+func (s *Slot) OfOtherNode() *disk.Problem {
+	return disk.Problemf(disk.OtherNodesVolume,
+		"%s has this disk's identity, so its data may be that volume's: move the disk to that node; delete the volume if it is not needed; or, if these are two disks, remove this node's record of its own disk", s.ForeignPV)
+}
+
+// BeingCleaned returns the problem of a disk that Cleaner may write to; nil if there is none.
+func (s *Slot) BeingCleaned() *disk.Problem {
+	if s.Cleaner == 0 {
+		return nil
+	}
+	return disk.Problemf(disk.TimedOut,
+		"process %d, an earlier provisioner, was killed while it cleaned and cannot end because a disk does not answer: the disk is not touched until the process has ended; check the disk and the kernel's log, or restart the node", s.Cleaner)
+}
+
+// ProvingBlank returns why a disk that has to be blank is not published yet.
+func (s *Slot) ProvingBlank() *disk.Problem {
+	return disk.Problemf(disk.ProvingBlank, "no data was found so far; all of its %d bytes are read before it is published", s.Fact.Bytes)
+}
+
+// idle reports whether the disk is unused. If not, the decision says what to do.
+func idle(s *Slot, state stowage.EntryState) (Decision, bool) {
+	if problem := s.BeingCleaned(); problem != nil {
+		return wait(state, problem), false
+	}
+	if !s.UsersKnown {
+		return Decision{Do: FindUsers, State: state}, false
+	}
+	if len(s.Users) > 0 {
+		return wait(state, disk.Problemf(disk.VolumeInUse, "used by %s", s.Users[0])), false
+	}
+	return Decision{}, true
+}
+
+func wait(state stowage.EntryState, problem *disk.Problem) Decision {
+	return Decision{Do: None, State: state, Problem: problem}
+}

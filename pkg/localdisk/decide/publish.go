@@ -79,7 +79,7 @@ func unknown(s *Slot, first int64) Decision {
 		return Decision{Do: Inspect, State: stowage.EntryPending}
 	case s.Content == disk.ContentSampled && s.Existing == ExistingAssumeBlank && p == nil && !s.Unaccounted:
 		return create
-	case s.Existing == ExistingClean && (p == nil || !p.Kept()):
+	case s.Existing == ExistingClean && (p == nil || !kept(p)):
 		return cleanUnused(s, first)
 	case s.Content == disk.ContentSampled:
 		return Decision{Do: ProveBlank, State: stowage.EntryPending, Problem: s.ProvingBlank()}
@@ -164,6 +164,37 @@ func found(s *Slot) Decision {
 		return unproven(s)
 	}
 	return present(s)
+}
+
+// unmounted decides about a volume whose disk was unmounted or detached. After a second scan has
+// found no disk, a volume without a claim is deleted; one with a claim is Missing, and is marked
+// (markOf) so that no pod is scheduled to it, until the disk is back.
+func unmounted(s *Slot) Decision {
+	if !s.Absent() {
+		return wait(stateOf(s.Volume), missing(s))
+	}
+	return lost(s, stowage.EntryMissing, missing(s))
+}
+
+// remounted decides about a volume without a claim whose disk WasAway: it stays if the disk holds
+// what it was published with.
+func remounted(s *Slot) Decision {
+	switch s.Content {
+	case disk.ContentUnknown:
+		return Decision{Do: Inspect, State: stateOf(s.Volume)}
+	case disk.ContentNone:
+		return Decision{Do: WriteRecord, State: stateOf(s.Volume)}
+	default:
+		return lost(s, stateOf(s.Volume), s.FoundAfterAbsence())
+	}
+}
+
+// lost deletes a volume without a claim, and only reports the problem of one with a claim.
+func lost(s *Slot, state stowage.EntryState, problem *disk.Problem) Decision {
+	if v := s.Volume; v.Claimed || v.Phase == disk.PhaseBound {
+		return Decision{Do: None, State: state, Problem: problem}
+	}
+	return Decision{Do: DeleteVolume, State: state, Problem: problem}
 }
 
 // markOf returns the mark that the volume should have. It keeps its mark while the disk cannot

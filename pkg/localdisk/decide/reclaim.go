@@ -8,15 +8,6 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// ForReclaim reports whether a slot is for Reclaim, and not for Publish: its volume is
-// released, failed or being deleted, or it has none and its disk is dirty.
-func ForReclaim(s *Slot) bool {
-	if v := s.Volume; v != nil {
-		return v.Deleting || v.Phase == disk.PhaseReleased || v.Phase == disk.PhaseOfFailed
-	}
-	return s.Fact != nil && s.Record != nil && (s.Record.State.Dirty() || s.Record.Cluster != s.Cluster)
-}
-
 // Reclaim decides about a slot that is ForReclaim. A released volume with policy Delete is
 // deleted first: the finalizer keeps it, and nothing binds a volume that is being deleted.
 // Then the disk is cleaned, and the finalizer is removed only after the node's record says
@@ -215,20 +206,124 @@ func foreignRecord(s *Slot) bool {
 	return s.Record != nil && s.Record.Volume != "" && s.Record.Volume != s.Volume.Name
 }
 
-// idle reports whether the disk is unused. If not, the decision says what to do.
-func idle(s *Slot, state stowage.EntryState) (Decision, bool) {
-	if problem := s.BeingCleaned(); problem != nil {
-		return wait(state, problem), false
-	}
-	if !s.UsersKnown {
-		return Decision{Do: FindUsers, State: state}, false
-	}
-	if len(s.Users) > 0 {
-		return wait(state, disk.Problemf(disk.VolumeInUse, "used by %s", s.Users[0])), false
-	}
-	return Decision{}, true
+// Absent reports whether it is certain that no disk is at the path, neither the volume's nor
+// another.
+func (s *Slot) Absent() bool {
+	return s.DirectoryRead && s.MissedScans >= AbsentAfter && s.Vacant()
 }
 
-func wait(state stowage.EntryState, problem *disk.Problem) Decision {
-	return Decision{Do: None, State: state, Problem: problem}
+// Vacant reports whether the last scan found no disk at the path.
+func (s *Slot) Vacant() bool {
+	if s.Fact == nil {
+		return true
+	}
+	if s.Fact.Problem == nil {
+		return false
+	}
+	switch s.Fact.Problem.Reason {
+	case disk.Missing, disk.MountMissing, disk.NotMountPoint, disk.SpecialFile,
+		disk.OutsideDirectory, disk.DiscoveryDirectory, disk.UnsupportedFilesystem:
+		return true
+	default:
+		return false
+	}
+}
+
+// missing returns the problem of a volume without a disk.
+func missing(s *Slot) *disk.Problem {
+	if s.Fact != nil && s.Fact.Problem != nil {
+		return &disk.Problem{Reason: disk.Missing, Message: s.Fact.Problem.Message}
+	}
+	return disk.Problemf(disk.Missing, "nothing is at %s", s.Volume.HostPath)
+}
+
+// Unproven returns why the disk at the path may not be the volume's, and what to do about it.
+func (s *Slot) Unproven() *disk.Problem {
+	v, found := s.Volume, s.Fact.Identity
+	switch {
+	case v.Identity.Moved(found):
+		return MachineChanged(v.Identity, found)
+	case !v.Identity.Unnamed() && v.Identity.Weak():
+		return disk.Problemf(disk.IdentityUnproven,
+			"the machine has restarted, and a stop of it may have discarded the data of the disk at %s without a change of its name; if the data is there, annotate volume %s with stowage.dev/same-disk=%s", v.HostPath, v.Name, found)
+	default:
+		return disk.Problemf(disk.IdentityUnproven,
+			"the disk at %s has no identity that persists over a restart, so it may be another disk; if it is the same, annotate volume %s with stowage.dev/same-disk=%s", v.HostPath, v.Name, found)
+	}
+}
+
+// MachineChanged returns why no disk of a node with another machine is proven to be the same,
+// and how to confirm all of them at once.
+func MachineChanged(before, now disk.Identity) *disk.Problem {
+	return disk.Problemf(disk.IdentityUnproven,
+		"the node's machine was %s and is %s: another mainboard, or another machine under the node's name, whose disks may have the same serial numbers; if its disks are the same as before, annotate the node's LocalDiskReport with stowage.dev/same-machine=%s:%s, once for all of them",
+		before.Machine(), now.Machine(), before.Machine(), now.Machine())
+}
+
+// OfVanishedVolume returns the problem of a volume whose disk was last in use by another
+// volume of this cluster, which is gone; nil if it was not.
+func (s *Slot) OfVanishedVolume() *disk.Problem {
+	r, v := s.Record, s.Volume
+	if r == nil || !r.State.Dirty() || r.Volume == "" || r.Phase != disk.PhaseBound || s.Acknowledged {
+		return nil
+	}
+	if isOf(r, v) {
+		return nil
+	}
+	return disk.Problemf(disk.VolumeVanished,
+		"the disk holds the data of volume %s with UID %s, which was Bound and is gone, perhaps because etcd was restored: copy what you need; %s", r.Volume, r.UID, Acknowledge(s.Acknowledgement()))
+}
+
+// Recorded reports whether the record of the disk at the path is dirty and describes the
+// volume as it is now.
+func (s *Slot) Recorded() bool {
+	r, v := s.Record, s.Volume
+	return r != nil && r.Cluster == s.Cluster && isOf(r, v) && r.Policy == v.Policy &&
+		r.State.Dirty() && (r.State != disk.Retained || v.Deleting) && r.Missed.IsZero() && s.Fact != nil && v.Identity == s.Fact.Identity
+}
+
+// isOf reports whether a record is of a volume. A volume of the same name with another UID is
+// another volume; a record that was written before the volume has no UID.
+func isOf(r *disk.Record, v *disk.Volume) bool {
+	return r.Volume == v.Name && (r.UID == "" || r.UID == v.UID)
+}
+
+// PhaseUnrecorded reports whether the record of the volume's disk has another phase than
+// the observed one.
+func (s *Slot) PhaseUnrecorded() bool {
+	r, v := s.VolumeRecord, s.Volume
+	return r != nil && v.Identity != "" && r.Cluster == s.Cluster && isOf(r, v) &&
+		r.State == disk.Published && r.Phase != v.Seen()
+}
+
+// WasAway reports whether the disk of a volume that never had a claim was detached or
+// unmounted, or the node restarted, since the disk was last known to be empty. It may have been
+// written to elsewhere.
+func (s *Slot) WasAway() bool {
+	r, v := s.Record, s.Volume
+	return v != nil && !v.Claimed && s.Recorded() && s.Fact.Problem == nil && r.State == disk.Published && r.Unclaimed() &&
+		r.Attachment != "" && !r.Accepted && !s.Stayed
+}
+
+// FoundAfterAbsence returns why a volume that WasAway is withdrawn when its disk has data.
+func (s *Slot) FoundAfterAbsence() *disk.Problem {
+	return disk.Problemf(disk.NotEmpty,
+		"the disk of volume %s was away or the node restarted, and it holds %s now, which no pod of the volume wrote: the volume is withdrawn and the data kept", s.Volume.Name, s.Found)
+}
+
+// Failing reports whether the disk at the path is known to be failing: by the kernel's
+// report, or because FaultScans scans failed, also before a restart of the provisioner, which
+// the volume's mark shows.
+func (s *Slot) Failing() bool {
+	if s.Fact == nil || s.Fact.Problem == nil {
+		return false
+	}
+	switch s.Fact.Problem.Reason {
+	case disk.FilesystemError, disk.DeviceReadOnly:
+		return true
+	case disk.TimedOut, disk.IOError: // may pass
+		return s.Persistent || s.Volume != nil && s.Volume.Mark == disk.MarkFailing
+	default:
+		return false
+	}
 }

@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package decide has the rules of the local provisioner, without clock, client or disk. A
-// Slot is all that is known about one entry of a discovery directory; Publish, Reclaim and
-// Link return a Decision: the next action, and what to report. The provisioner gathers the
-// slot before and carries the action out after.
+// Slot is all that is known about one entry of a discovery directory; Decide returns a
+// Decision: the next action, and what to report. The provisioner gathers the slot before and
+// carries the action out after.
 package decide
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"stowage.dev/stowage/pkg/localdisk/disk"
@@ -142,45 +144,6 @@ func (s *Slot) OfferedMode() disk.Mode {
 	}
 }
 
-// OfOtherCluster returns the problem of a disk whose record another cluster wrote; nil if
-// this cluster did, or an administrator acknowledged it.
-func (s *Slot) OfOtherCluster() *disk.Problem {
-	r := s.Record
-	if r == nil {
-		r = s.Predecessor()
-	}
-	if !s.OtherClusters(r) {
-		return nil
-	}
-	of := "another cluster"
-	if r.Cluster != "" {
-		of += " (kube-system has UID " + r.Cluster + ")"
-	}
-	return disk.Problemf(disk.OtherCluster,
-		"this node's record of the disk is from %s, so its data may be in use there: make sure that it is not; %s", of, Acknowledge(s.Acknowledgement()))
-}
-
-// OtherClusters reports whether another cluster wrote a record and no administrator
-// acknowledged it. The record and its disk must not be changed then.
-func (s *Slot) OtherClusters(r *disk.Record) bool {
-	acknowledged := s.Acknowledged && r != nil && (s.Record == nil || r.Identity == s.Record.Identity)
-	return r != nil && r.Cluster != s.Cluster && !acknowledged
-}
-
-// OfVanishedVolume returns the problem of a volume whose disk was last in use by another
-// volume of this cluster, which is gone; nil if it was not.
-func (s *Slot) OfVanishedVolume() *disk.Problem {
-	r, v := s.Record, s.Volume
-	if r == nil || !r.State.Dirty() || r.Volume == "" || r.Phase != disk.PhaseBound || s.Acknowledged {
-		return nil
-	}
-	if isOf(r, v) {
-		return nil
-	}
-	return disk.Problemf(disk.VolumeVanished,
-		"the disk holds the data of volume %s with UID %s, which was Bound and is gone, perhaps because etcd was restored: copy what you need; %s", r.Volume, r.UID, Acknowledge(s.Acknowledgement()))
-}
-
 // Acknowledgement names the data on the disk at the path, by which an administrator
 // acknowledges it: by its record; else by the predecessor's record and the disk's identity;
 // else, for a disk without a volume, by its identity and attachment. Empty if there is nothing
@@ -198,31 +161,6 @@ func (s *Slot) Acknowledgement() string {
 	default:
 		return ""
 	}
-}
-
-// Acknowledge returns the end of a message that explains how to acknowledge data.
-func Acknowledge(name string) string {
-	return "then acknowledge it with `stowage-provisioner acknowledge` or annotation stowage.dev/publish-retained=" + name + " on the node's LocalDiskReport"
-}
-
-// OfOtherNode returns the problem of a disk that ForeignPV has.
-func (s *Slot) OfOtherNode() *disk.Problem {
-	return disk.Problemf(disk.OtherNodesVolume,
-		"%s has this disk's identity, so its data may be that volume's: move the disk to that node; delete the volume if it is not needed; or, if these are two disks, remove this node's record of its own disk", s.ForeignPV)
-}
-
-// BeingCleaned returns the problem of a disk that Cleaner may write to; nil if there is none.
-func (s *Slot) BeingCleaned() *disk.Problem {
-	if s.Cleaner == 0 {
-		return nil
-	}
-	return disk.Problemf(disk.TimedOut,
-		"process %d, an earlier provisioner, was killed while it cleaned and cannot end because a disk does not answer: the disk is not touched until the process has ended; check the disk and the kernel's log, or restart the node", s.Cleaner)
-}
-
-// ProvingBlank returns why a disk that has to be blank is not published yet.
-func (s *Slot) ProvingBlank() *disk.Problem {
-	return disk.Problemf(disk.ProvingBlank, "no data was found so far; all of its %d bytes are read before it is published", s.Fact.Bytes)
 }
 
 // Match compares the disk at the path with the volume's.
@@ -244,60 +182,64 @@ func (s *Slot) OtherMachine() bool {
 	return s.Rebuilt && s.Volume != nil && s.Fact != nil && s.Volume.Accepted != s.Fact.Identity && s.Volume.Identity.Moved(s.Fact.Identity)
 }
 
-// Unproven returns why the disk at the path may not be the volume's, and what to do about it.
-func (s *Slot) Unproven() *disk.Problem {
-	v, found := s.Volume, s.Fact.Identity
-	switch {
-	case v.Identity.Moved(found):
-		return MachineChanged(v.Identity, found)
-	case !v.Identity.Unnamed() && v.Identity.Weak():
-		return disk.Problemf(disk.IdentityUnproven,
-			"the machine has restarted, and a stop of it may have discarded the data of the disk at %s without a change of its name; if the data is there, annotate volume %s with stowage.dev/same-disk=%s", v.HostPath, v.Name, found)
-	default:
-		return disk.Problemf(disk.IdentityUnproven,
-			"the disk at %s has no identity that persists over a restart, so it may be another disk; if it is the same, annotate volume %s with stowage.dev/same-disk=%s", v.HostPath, v.Name, found)
-	}
-}
-
-// MachineChanged returns why no disk of a node with another machine is proven to be the same,
-// and how to confirm all of them at once.
-func MachineChanged(before, now disk.Identity) *disk.Problem {
-	return disk.Problemf(disk.IdentityUnproven,
-		"the node's machine was %s and is %s: another mainboard, or another machine under the node's name, whose disks may have the same serial numbers; if its disks are the same as before, annotate the node's LocalDiskReport with stowage.dev/same-machine=%s:%s, once for all of them",
-		before.Machine(), now.Machine(), before.Machine(), now.Machine())
-}
-
-// isOf reports whether a record is of a volume. A volume of the same name with another UID is
-// another volume; a record that was written before the volume has no UID.
-func isOf(r *disk.Record, v *disk.Volume) bool {
-	return r.Volume == v.Name && (r.UID == "" || r.UID == v.UID)
-}
-
-// Recorded reports whether the record of the disk at the path is dirty and describes the
-// volume as it is now.
-func (s *Slot) Recorded() bool {
-	r, v := s.Record, s.Volume
-	return r != nil && r.Cluster == s.Cluster && isOf(r, v) && r.Policy == v.Policy &&
-		r.State.Dirty() && (r.State != disk.Retained || v.Deleting) && r.Missed.IsZero() && s.Fact != nil && v.Identity == s.Fact.Identity
-}
-
-// AsPublished reports whether the content of the disk is compared with what a clean leaves:
-// for a volume without a claim, and for a device that this node cleaned, or offered without
+// AsPublished returns OfferedMode, and whether the content of the disk is compared with what a
+// clean leaves in that mode: for a volume without a claim, and for a device that this node cleaned, or offered without
 // an observed claim, for a file system. A clean may leave old bytes, which kubelet's mkfs
 // hides; what a pod has written has a signature.
-func (s *Slot) AsPublished() bool {
+func (s *Slot) AsPublished() (mode disk.Mode, compared bool) {
 	r := s.Record
-	if s.Volume != nil {
-		return true
-	}
-	return r != nil && r.Cluster == s.Cluster && (r.State == disk.Clean || r.State == disk.Published && r.Unclaimed()) &&
+	return s.OfferedMode(), s.Volume != nil || r != nil && r.Cluster == s.Cluster && (r.State == disk.Clean || r.State == disk.Published && r.Unclaimed()) &&
 		r.Kind == disk.Device && r.Mode == disk.Filesystem && s.Mode == disk.Filesystem
 }
 
-// PhaseUnrecorded reports whether the record of the volume's disk has another phase than
-// the observed one.
-func (s *Slot) PhaseUnrecorded() bool {
-	r, v := s.VolumeRecord, s.Volume
-	return r != nil && v.Identity != "" && r.Cluster == s.Cluster && isOf(r, v) &&
-		r.State == disk.Published && r.Phase != v.Seen()
+// Predecessors returns the records of dirty disks that a disk without a record may be. Weak
+// identities (disk.Identity.Weak) change when the node restarts or the disk is attached again,
+// so the record of such a disk is found by its path. at are the records of the path, weak the
+// weak identities of all dirty disks, and present the identities of all disks that are
+// attached now, this one included: their records belong to them. predecessors are ordered by
+// generation, the latest first. unaccounted reports whether a dirty disk of any path may be
+// this one.
+func Predecessors(identity disk.Identity, at []disk.Record, weak []disk.Identity, present map[disk.Identity]bool) (predecessors []disk.Record, unaccounted bool) {
+	for i := range at {
+		if r := &at[i]; r.State.Dirty() && !present[r.Identity] && identity.MayFollow(r.Identity) {
+			predecessors = append(predecessors, *r)
+		}
+	}
+	slices.SortStableFunc(predecessors, func(a, b disk.Record) int { return cmp.Compare(b.Generation, a.Generation) })
+	return predecessors, len(predecessors) > 0 || identity.Weak() && slices.ContainsFunc(weak, func(other disk.Identity) bool {
+		return !present[other] && other.Compare(identity) == disk.Unproven
+	})
 }
+
+// Predecessor returns the strictest predecessor: one of another cluster, else one whose data
+// is to be kept, else the latest; nil if there is none.
+func (s *Slot) Predecessor() *disk.Record {
+	if len(s.Predecessors) == 0 {
+		return nil
+	}
+	rank := func(r disk.Record) int {
+		switch {
+		case r.Cluster != s.Cluster:
+			return 0
+		case kept(&r):
+			return 1
+		default:
+			return 2
+		}
+	}
+	strictest := slices.MinFunc(s.Predecessors, func(a, b disk.Record) int { return cmp.Compare(rank(a), rank(b)) })
+	return &strictest
+}
+
+// ForReclaim reports whether a slot is for Reclaim, and not for Publish: its volume is
+// released, failed or being deleted, or it has none and its disk is dirty.
+func ForReclaim(s *Slot) bool {
+	if v := s.Volume; v != nil {
+		return v.Deleting || v.Phase == disk.PhaseReleased || v.Phase == disk.PhaseOfFailed
+	}
+	return s.Fact != nil && s.Record != nil && (s.Record.State.Dirty() || s.Record.Cluster != s.Cluster)
+}
+
+// kept reports whether the data of a dirty disk is to be kept: its clean has not begun, or its
+// volume was not to be deleted.
+func kept(r *disk.Record) bool { return r.State != disk.Cleaning || r.Policy != disk.Delete }

@@ -9,7 +9,6 @@ package disk
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -87,12 +86,6 @@ type Fact struct {
 	// Problem is why this cannot be a volume; nil for a good candidate. With a problem, what
 	// could not be determined is empty.
 	Problem *Problem
-}
-
-// Mounted reports whether the host has a file system of a device mounted, or of a device
-// that shares bytes with it.
-func (f *Fact) Mounted() bool {
-	return slices.ContainsFunc(f.Overlaps, func(place string) bool { return strings.HasPrefix(place, "fs:") })
 }
 
 // SharesSpace reports whether the size of the file system changes with what others write: that

@@ -185,3 +185,12 @@ func (i Identity) MayFollow(earlier Identity) bool {
 func fromHardware(source string) bool {
 	return registered(source) || source == "vendor" || source == "serial"
 }
+
+// Matches compares the disk at the volume's path with the one that the volume was published
+// with, or that an administrator accepted.
+func (v *Volume) Matches(found Identity) Match {
+	if found != "" && v.Accepted == found {
+		return Same
+	}
+	return v.Identity.Compare(found)
+}

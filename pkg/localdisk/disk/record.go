@@ -85,10 +85,6 @@ type Record struct {
 	Updated time.Time `json:"updated"`
 }
 
-// Kept reports whether the data of a dirty disk is to be kept: its clean has not begun, or its
-// volume was not to be deleted.
-func (r *Record) Kept() bool { return r.State != Cleaning || r.Policy != Delete }
-
 // Unclaimed reports whether the volume was never observed to have a claim.
 func (r *Record) Unclaimed() bool { return r.Phase == "" || r.Phase == PhaseAvailable }
 

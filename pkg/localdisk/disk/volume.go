@@ -85,12 +85,3 @@ func (v *Volume) Seen() Phase {
 		return PhaseAvailable
 	}
 }
-
-// Matches compares the disk at the volume's path with the one that the volume was published
-// with, or that an administrator accepted.
-func (v *Volume) Matches(found Identity) Match {
-	if found != "" && v.Accepted == found {
-		return Same
-	}
-	return v.Identity.Compare(found)
-}

@@ -4,6 +4,8 @@
 package localpv
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"path"
 	"slices"
 	"strconv"
@@ -159,3 +161,29 @@ func number(text string) int64 {
 	}
 	return max(value, 0)
 }
+
+// NodeHash identifies a node in labels, whose values are too short for node names: 128 bits of
+// the name's SHA-256, in 32 hexadecimal digits.
+func NodeHash(node string) string {
+	sum := sha256.Sum256([]byte(node))
+	return hex.EncodeToString(sum[:16])
+}
+
+// ProvisionedByAnnotation has the value ProvisionedBy of the volume's node. It must exist and
+// must not begin with kubernetes.io/: the PersistentVolume controller takes volumes with such
+// a value for its own.
+const ProvisionedByAnnotation = "pv.kubernetes.io/provisioned-by"
+
+// provisioner is what ProvisionedBy begins with.
+const provisioner = "stowage.dev/local-"
+
+// ProvisionedBy returns the name of a node's provisioner.
+func ProvisionedBy(node string) string { return provisioner + node }
+
+// Selector is the label selector that finds the volumes of a node, and of no other
+// but for a collision of hashes, which Owned detects.
+func Selector(node string) string { return wellknown.NodeLabel + "=" + NodeHash(node) }
+
+// FirstGeneration is the lowest generation, and that of volumes that state none. Names as by
+// Reference require counting from it; others may start at any higher number.
+const FirstGeneration int64 = 1

@@ -10,13 +10,11 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
-	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/clean"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/scan"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/status"
@@ -33,15 +31,10 @@ type Inspector interface {
 	Root(ctx context.Context, fact disk.Fact) (json.RawMessage, error)
 }
 
-// Reports is a client for LocalDiskReports; see NewReports.
+// Reports is a client for LocalDiskReports; see diskreports.NewClient.
 type Reports interface {
 	status.Reports
 	clean.Reports
-}
-
-// NewReports returns a client for LocalDiskReports.
-func NewReports(config *rest.Config) (Reports, error) {
-	return diskreports.NewClient(config)
 }
 
 // Fence keeps kubelet from devices whose content is not proven; see package fence.

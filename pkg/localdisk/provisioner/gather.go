@@ -4,14 +4,11 @@
 package provisioner
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/scan"
 )
 
@@ -28,56 +25,6 @@ type gathered struct {
 	questionFailed bool
 	// retryAfter is when a clean or a proof that has failed is retried.
 	retryAfter time.Duration
-}
-
-// decideSlot decides on a path, and answers the questions of the decision. It returns an
-// error if the API server could not be asked.
-func (p *Provisioner) decideSlot(ctx context.Context, path string) (*gathered, decide.Decision, error) {
-	var known answers
-	searched := false
-	for {
-		g := p.gather(path, known)
-		d := decide.WithLink(decideVolume(g), decide.Link(&g.Slot))
-		if !searched && g.Volume == nil && (d.Do == decide.Inspect || d.Do == decide.Clean || d.Do == decide.MarkRetained) {
-			searched = true // before the disk is read: the data may be an unmanaged volume's
-			if err := p.findUnmanagedPV(ctx, &g.Slot); err != nil && !errors.Is(err, decide.ErrStale) {
-				return g, d, err
-			}
-			continue
-		}
-		if !isQuestion(d.Do) {
-			return g, d, nil
-		}
-		err := p.answer(ctx, g, d.Do)
-		switch {
-		case err != nil && d.Do == decide.AskNodes:
-			return g, d, err
-		case err != nil:
-			g.questionFailed = true
-			return g, decide.Decision{Do: decide.None, State: d.State, Problem: asProblem(err)}, nil
-		case g.known.tombstone != nil:
-			return g, decide.Decision{Do: decide.RestoreRecord, State: d.State}, nil
-		}
-		known = g.known
-	}
-}
-
-func decideVolume(g *gathered) decide.Decision {
-	if decide.ForReclaim(&g.Slot) {
-		return decide.Reclaim(&g.Slot)
-	}
-	return decide.Publish(&g.Slot, firstGeneration(g.conf.class(g.Key.Class), g.Since))
-}
-
-// firstGeneration returns the generation of the first volume of a disk that was first found at
-// since: the time in milliseconds, which is higher than the generation in a record that was
-// lost, and differs from that of the former disk, since scans are further apart. Names of
-// VolumeNameReference contain no generation; theirs start at the lowest.
-func firstGeneration(class *provisioner.Class, since time.Time) int64 {
-	if class != nil && class.VolumeName == provisioner.VolumeNameReference {
-		return localpv.FirstGeneration
-	}
-	return max(since.UnixMilli(), localpv.FirstGeneration)
 }
 
 // gather collects what is known about a path. Answers about another disk are left out.

@@ -128,6 +128,19 @@ func (t *pathTable) withDisk(class string) []string {
 	return found
 }
 
+// enqueue enqueues the paths of the disks and volumes of a class; of all classes if it is empty.
+func (p *Provisioner) enqueue(class string) {
+	for _, path := range p.paths.withDisk(class) {
+		p.queue.Add(path)
+	}
+	conf := p.current()
+	for _, object := range p.volumes.GetStore().List() {
+		if v, ok := p.volumes.read(conf, object); class == "" && pathOf(object) != "" || ok && v.Key.Class == class {
+			p.queue.Add(pathOf(object))
+		}
+	}
+}
+
 // UpdateEntry implements status.Paths.
 func (t *pathTable) UpdateEntry(path string, change func(*status.Entry) *status.Entry) {
 	t.update(path, func(s *pathState) { s.entry = change(s.entry) })

@@ -1,6 +1,27 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package provisioner is the local provisioner: it publishes a node's local disks as
+// PersistentVolumes, and cleans them when the volumes are released.
+//
+// A path below a discovery directory is a slot. Every event of a slot (its disk is attached
+// or removed, its volume changes, a clean ends, the configuration changes) enqueues its path.
+// Provisioner.process, called by a worker, reads from top to bottom: it gathers the state of the
+// path (gather.go), decides with package decide and answers the questions of the decision
+// (questions.go), performs one action (pv_writes.go, publish.go), and enqueues the path again until
+// there is nothing to do (process.go).
+//
+// Package scan scans the discovery directories, package clean runs what takes long, package
+// status writes the report, events and metrics. pathTable has the state of every path, pvCache is
+// the informer of the node's volumes.
+//
+// Decisions are based on the informer, which may lag. A path is not decided on until the
+// informer shows the provisioner's own writes (paths.go), and before data is destroyed the API
+// server is asked.
+//
+// The order of writes protects data: a record is Published before the volume exists, Cleaning
+// before the first byte is changed, and Clean after the last; only then is the volume's
+// finalizer removed. The provisioner may be killed between any two writes.
 package provisioner
 
 import (
@@ -13,6 +34,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -20,6 +42,7 @@ import (
 	"k8s.io/klog/v2"
 
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/clean"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/scan"
@@ -151,24 +174,23 @@ func (p *Provisioner) volumeGone(object any) {
 	p.scanner.Request() // its disk may be at another path, and may now be published there
 }
 
+// removeLinkOf removes the link of a volume that does not exist any more. Such a volume has a
+// link only if its finalizer was removed by hand.
+func (p *Provisioner) removeLinkOf(volume *corev1.PersistentVolume) {
+	v, ours := p.volumes.read(p.current(), volume)
+	if !ours || v.Link == "" {
+		return
+	}
+	if err := p.Fence.RemoveLink(v.Link); err != nil {
+		utilruntime.HandleError(fmt.Errorf("remove the link of the deleted volume %s: %w", v.Name, err))
+	}
+}
+
 // classChanged enqueues the paths of a StorageClass that is configured.
 func (p *Provisioner) classChanged(object any) {
 	if class, ok := object.(*storagev1.StorageClass); ok && p.current().class(class.Name) != nil {
 		p.enqueue(class.Name)
 		p.status.Changed()
-	}
-}
-
-// enqueue enqueues the paths of the disks and volumes of a class; of all classes if it is empty.
-func (p *Provisioner) enqueue(class string) {
-	for _, path := range p.paths.withDisk(class) {
-		p.queue.Add(path)
-	}
-	conf := p.current()
-	for _, object := range p.volumes.GetStore().List() {
-		if v, ok := p.volumes.read(conf, object); class == "" && pathOf(object) != "" || ok && v.Key.Class == class {
-			p.queue.Add(pathOf(object))
-		}
 	}
 }
 
@@ -304,3 +326,23 @@ func (p *Provisioner) work(ctx context.Context) {
 
 // Heartbeats renews the node's Lease until ctx ends.
 func (p *Provisioner) Heartbeats(ctx context.Context) { p.status.Heartbeats(ctx) }
+
+// removeLinks removes the links of all volumes that the node has a record of: the devices were
+// not watched while the provisioner was stopped. A link is added again after its device was
+// verified.
+func (p *Provisioner) removeLinks(ctx context.Context) error {
+	var failed error
+	for _, record := range p.Records.All() {
+		if record.Volume == "" || record.Kind == disk.Mount || record.Kind == disk.Directory {
+			continue
+		}
+		if err := p.Fence.RemoveLink(disk.LinkPath(record.Key.Class, record.Volume)); err != nil {
+			failed = errors.Join(failed, err)
+		}
+	}
+	if failed != nil {
+		return fmt.Errorf("remove the links of the former provisioner: %w", failed)
+	}
+	klog.FromContext(ctx).V(4).Info("Removed unverified links", "folder", disk.LinkFolder)
+	return nil
+}

@@ -359,3 +359,34 @@ func (p *Provisioner) ConfirmClean(ctx context.Context, s *decide.Slot) error {
 	}
 	return nil
 }
+
+// recordFilesystem records which file system is on the volume's device.
+func (p *Provisioner) recordFilesystem(ctx context.Context, g *gathered) error {
+	record, format := *g.VolumeRecord, g.Superblock.Format
+	record.Filesystem = &format
+	if err := p.Records.Put(record); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).V(2).Info("Recorded the file system of a volume", logkeys.Volume, klog.KRef("", g.Volume.Name), "path", g.Path, "filesystem", format)
+	return nil
+}
+
+func (p *Provisioner) addLink(ctx context.Context, g *gathered) error {
+	if err := p.Fence.AddLink(g.Volume.Link, *g.Fact); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).V(2).Info("Added the link of a volume's device", logkeys.Volume, klog.KRef("", g.Volume.Name), "link", g.Volume.Link, "device", g.Fact.Device)
+	return nil
+}
+
+func (p *Provisioner) removeLink(ctx context.Context, g *gathered, d decide.Decision) error {
+	if err := p.Fence.RemoveLink(g.Volume.Link); err != nil {
+		return err
+	}
+	reason := disk.Reason("")
+	if d.Problem != nil {
+		reason = d.Problem.Reason
+	}
+	klog.FromContext(ctx).V(2).Info("Removed the link of a volume's device", logkeys.Volume, klog.KRef("", g.Volume.Name), "link", g.Volume.Link, logkeys.Reason, reason)
+	return nil
+}

@@ -16,6 +16,7 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/provisioner"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -47,7 +48,7 @@ func attacker(t *testing.T, n *node.Node) provisioner.Reports {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reports, err := provisioner.NewReports(config)
+	reports, err := diskreports.NewClient(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ const (
 // does after the current system call. There is no Step: an interrupted clean starts again,
 // with less to delete.
 //
-// Errors are NestedMountError, StillWrittenError and ReplacedError; others name the path that
+// Errors are NestedMountError, ErrStillWritten and ErrReplaced; others name the path that
 // could not be deleted. After any error some files may have been deleted.
 func (r *Root) Clean(ctx context.Context, progress func(disk.Progress) error) error {
 	return r.do(func(root int) error {
@@ -117,7 +117,7 @@ func (r *Root) passes(ctx context.Context, root int, t *reporter) error {
 	if refused != nil {
 		return refused
 	}
-	return &StillWrittenError{Path: r.path, What: left}
+	return fmt.Errorf("%s %w: %s is back", r.path, ErrStillWritten, left)
 }
 
 // keepsLostAndFound reports whether lost+found in this directory is the file system's, and not

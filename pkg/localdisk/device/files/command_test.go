@@ -108,7 +108,7 @@ func TestUnmountWhileACommandRuns(t *testing.T) {
 	root := mount(t, "tmpfs")
 	r := open(t, root)
 	err := r.Run(t.Context(), sh(`umount "$LOCAL_PV_FILESYSTEM"`))
-	if _, ok := errors.AsType[*ReplacedError](err); !ok {
+	if !errors.Is(err, ErrReplaced) {
 		t.Errorf("Run: %v", err)
 	}
 }

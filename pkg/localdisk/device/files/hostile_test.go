@@ -103,8 +103,7 @@ func TestDirectoriesSwappedForSymlinks(t *testing.T) {
 			err := r.Clean(t.Context(), nil)
 			close(stop)
 			attackers.Wait()
-			var still *StillWrittenError
-			if err != nil && !errors.As(err, &still) {
+			if err != nil && !errors.Is(err, ErrStillWritten) {
 				t.Errorf("Clean: %v", err)
 			}
 			must(t, r.Clean(t.Context(), nil))

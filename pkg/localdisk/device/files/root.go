@@ -30,7 +30,7 @@
 //
 // A clean is at most maxPasses walks. A walk also ends if it finds foreignLimit more entries than
 // the volume had when it began (see ledger), or contestedLimit entries gone, exchanged or filled
-// again. The result is StillWrittenError.
+// again. The error is ErrStillWritten.
 package files
 
 import (
@@ -87,7 +87,7 @@ func (r *Root) do(step func(fd int) error) error {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	if at != r.node {
-		return &ReplacedError{Path: r.path}
+		return fmt.Errorf("%s %w", r.path, ErrReplaced)
 	}
 	return step(fd)
 }
@@ -215,22 +215,10 @@ func (e *NestedMountError) Error() string {
 	return fmt.Sprintf("something is mounted at %s, inside the volume: unmount it", e.Path)
 }
 
-// StillWrittenError means that files appear in the volume as fast as they are deleted.
-type StillWrittenError struct {
-	// Path is the volume's root, What something that is left, relative to it; empty if the
-	// clean gave up during a walk.
-	Path, What string
-}
-
-func (e *StillWrittenError) Error() string {
-	if e.What == "" {
-		return e.Path + " is written to while it is being cleaned"
-	}
-	return fmt.Sprintf("%s is written to while it is being cleaned: %s is back", e.Path, e.What)
-}
-
-// ReplacedError means that another directory or mount is at the volume's path than when the Root
-// was opened.
-type ReplacedError struct{ Path string }
-
-func (e *ReplacedError) Error() string { return e.Path + " was replaced meanwhile" }
+var (
+	// ErrStillWritten means that files appear in the volume as fast as they are deleted.
+	ErrStillWritten = errors.New("is written to while it is being cleaned")
+	// ErrReplaced means that another directory or mount is at the volume's path than when the
+	// Root was opened.
+	ErrReplaced = errors.New("was replaced meanwhile")
+)

@@ -84,8 +84,7 @@ func TestMountOverTheRoot(t *testing.T) {
 	over := t.TempDir()
 	write(t, over+"/canary", "alive")
 	must(t, unix.Mount(over, root, "", unix.MS_BIND, ""))
-	var replaced *ReplacedError
-	if err := r.Clean(t.Context(), nil); !errors.As(err, &replaced) {
+	if err := r.Clean(t.Context(), nil); !errors.Is(err, ErrReplaced) {
 		t.Errorf("Clean: %v", err)
 	}
 	must(t, unix.Unmount(root, 0))

@@ -86,7 +86,7 @@ func (w *walk) pause(ctx context.Context) error {
 		return fmt.Errorf("clean %s: %w", w.root.path, context.Cause(ctx))
 	}
 	if w.ledger.exceeded() {
-		return &StillWrittenError{Path: w.root.path}
+		return fmt.Errorf("%s %w", w.root.path, ErrStillWritten)
 	}
 	return w.reporter.reportIfDue(time.Now())
 }

@@ -77,7 +77,7 @@ func TestConcurrentWriters(t *testing.T) {
 				r := open(t, root)
 				report := &reporter{progress: func(disk.Progress) error { w.call++; return act(w) }}
 				err = r.do(func(fd int) error { return r.passes(t.Context(), fd, report) })
-				if _, ok := errors.AsType[*StillWrittenError](err); !ok {
+				if !errors.Is(err, ErrStillWritten) {
 					t.Errorf("%v after %d steps", err, w.call)
 				}
 				if most := 3 * maxPasses * (foreignLimit + contestedLimit); w.call > most {

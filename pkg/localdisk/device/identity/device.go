@@ -18,8 +18,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -33,12 +31,14 @@ type Host struct {
 	Machine string
 }
 
-// OfDevice returns the identity of a block device: a path to its node, or
-// "<major>:<minor>". The device is not opened. A partition's start is in bytes.
-func (h Host) OfDevice(device string) (disk.Identity, error) {
-	number, err := deviceNumber(device)
+var numberForm = regexp.MustCompile(`^\d{1,10}:\d{1,10}$`)
+
+// OfDevice returns the identity of a block device by its number, "<major>:<minor>". The device is
+// not opened. A partition's start is in bytes.
+func (h Host) OfDevice(number string) (disk.Identity, error) {
 	var found sysfs.Device
-	if err == nil {
+	err := errors.New("not a device number")
+	if numberForm.MatchString(number) {
 		found, err = sysfs.Block(h.Sys, number)
 	}
 	var id disk.Identity
@@ -46,29 +46,9 @@ func (h Host) OfDevice(device string) (disk.Identity, error) {
 		id, err = h.ofBlock(found)
 	}
 	if err != nil {
-		return "", fmt.Errorf("identify device %s: %w", device, err)
+		return "", fmt.Errorf("identify device %s: %w", number, err)
 	}
 	return id, nil
-}
-
-var numberForm = regexp.MustCompile(`^\d{1,10}:\d{1,10}$`)
-
-// deviceNumber returns "<major>:<minor>".
-func deviceNumber(device string) (string, error) {
-	if !strings.Contains(device, "/") {
-		if !numberForm.MatchString(device) {
-			return "", errors.New("neither a path nor a device number")
-		}
-		return device, nil
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(device, &st); err != nil {
-		return "", fmt.Errorf("stat: %w", err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return "", errors.New("not a block device")
-	}
-	return sysfs.Number(st.Rdev), nil
 }
 
 // ofBlock returns the identity of a disk or a partition.

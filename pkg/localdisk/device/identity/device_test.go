@@ -167,7 +167,7 @@ func TestReattachedLoopDevice(t *testing.T) {
 	needs(t, "losetup", "truncate", "mkfs.ext4")
 	file := sparse(t, "16M")
 	device := attach(t, file)
-	first, err := here.OfDevice(device)
+	first, err := here.OfDevice(numberOf(t, device))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,11 +175,11 @@ func TestReattachedLoopDevice(t *testing.T) {
 		t.Fatalf("%s: a loop device has no number of its own", first)
 	}
 	run(t, "mkfs.ext4", "-q", device)
-	if again, err := here.OfDevice(device); err != nil || again != first {
+	if again, err := here.OfDevice(numberOf(t, device)); err != nil || again != first {
 		t.Fatalf("with a file system on it: %s, %v; was %s", again, err, first)
 	}
 	run(t, "losetup", "-d", device)
-	second, err := here.OfDevice(attach(t, file))
+	second, err := here.OfDevice(numberOf(t, attach(t, file)))
 	if err != nil {
 		t.Fatal(err)
 	}

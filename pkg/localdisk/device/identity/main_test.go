@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
+	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -107,4 +108,14 @@ func write(t *testing.T, file, content string) {
 	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// numberOf returns "<major>:<minor>" of a device's node.
+func numberOf(t *testing.T, device string) string {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(device, &st); err != nil {
+		t.Fatal(err)
+	}
+	return sysfs.Number(st.Rdev)
 }

@@ -111,14 +111,6 @@ func (r *runner[A]) Stop(path string) {
 	}
 }
 
-// backoff returns the time until the next attempt may start, and why; 0 or less for now.
-func (r *runner[A]) backoff(path string) (time.Duration, failure) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	f := r.failed[path]
-	return time.Until(f.next), f
-}
-
 // Forget drops the failures of a path.
 func (r *runner[A]) Forget(path string) {
 	r.mu.Lock()
@@ -149,6 +141,31 @@ func (r *runner[A]) fill(ctx context.Context) {
 		own, base.cancel = context.WithCancel(ctx)
 		r.group.Go(func() { defer base.cancel(); r.run(ctx, own, a) })
 	}
+}
+
+// watch stops counting an attempt that hangs, and then calls hung, without mu. left returns how
+// long the attempt may take until it makes progress; it is called with mu held. The caller
+// stops the timer when the attempt has ended.
+func (r *runner[A]) watch(ctx context.Context, a A, left func() time.Duration, hung func()) *time.Timer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	base := a.base()
+	var timer *time.Timer
+	timer = time.AfterFunc(left(), func() {
+		r.mu.Lock()
+		switch more := left(); {
+		case r.byPath[base.Path] != a || ctx.Err() != nil:
+		case more > 0:
+			timer.Reset(more)
+		default:
+			base.uncounted = true
+			r.running--
+			r.fill(ctx)
+			defer hung()
+		}
+		r.mu.Unlock()
+	})
+	return timer
 }
 
 // end removes an attempt. An error counts as a failure unless it was interrupted. The caller

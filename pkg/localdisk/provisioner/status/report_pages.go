@@ -61,6 +61,27 @@ func (r *Reporter) conditions(entries []stowage.Entry) []metav1.Condition {
 	return []metav1.Condition{ready, disksHealthy(entries), r.config}
 }
 
+// configValid is the condition of a valid configuration.
+var configValid = metav1.Condition{Type: stowage.ConditionConfigValid, Status: metav1.ConditionTrue, Reason: "Valid"}
+
+// ConfigRejected reports why a configuration is not valid; nil reports that the last one is.
+func (r *Reporter) ConfigRejected(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := configValid
+	if err != nil {
+		next.Status, next.Reason, next.Message = metav1.ConditionFalse, eventConfig, stowage.FitMessage(err.Error())
+	}
+	if next.Status == r.config.Status && next.Message == r.config.Message {
+		return
+	}
+	r.config = next
+	if err != nil {
+		r.warn(r.nodeReference(), eventConfig, "The last good configuration stays in force: "+next.Message)
+	}
+	r.Changed()
+}
+
 // disksHealthy is the condition of all disks.
 func disksHealthy(entries []stowage.Entry) metav1.Condition {
 	c := metav1.Condition{Type: stowage.ConditionDisksHealthy, Status: metav1.ConditionTrue, Reason: "NoTrouble"}

@@ -181,7 +181,8 @@ func TestReportedForAnother(t *testing.T) {
 	w := newTestbed(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacityOnA("r", "100Gi"))
 	w.put(pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("e", "30Gi").SelectedNode("a").Obj(), capacityOnA("r", "40Gi"))
 	appear(w)
-	w.put(localPV("other", "a", "30Gi").ClaimRef("default", "e", "pvc-e").Phase(v1.VolumeBound).Obj())
+	w.put(localPV("other", "a", "30Gi").ClaimRef("default", "e", "pvc-e").Phase(v1.VolumeBound).Obj(),
+		pvc("e", "30Gi").SelectedNode("a").Bound("other").Obj())
 	w.check()
 	of := w.capacity[types.NamespacedName{Namespace: "kube-system", Name: "r"}].pool
 	if of.held != 30<<30 {
@@ -221,6 +222,82 @@ func TestHoldsExpire(t *testing.T) {
 			}
 			if got := w.fits(second, "a"); got != match.Fits {
 				t.Errorf("after expiry, Fits returns %q", got)
+			}
+		})
+	}
+}
+
+// TestHeldOnce: an event of a claim that is handled after its volume appeared, while the
+// informer's claim does not name the volume yet, does not hold bytes again that a report
+// includes or that have expired.
+func TestHeldOnce(t *testing.T) {
+	t.Parallel()
+	selected := func() *builders.PVC { return pvc("c", "60Gi").SelectedNode("a") }
+	made := func() *builders.PV { return localPV("made", "a", "60Gi").ClaimRef("default", "c", "pvc-c") }
+	touch := func(w *testbed) { w.put(selected().Label("touched", "yes").Obj()) }
+	for name, tc := range map[string]struct {
+		do   func(w *testbed)
+		held int64 // bytes, before the next report
+	}{
+		"reported after the volume appeared": {do: func(w *testbed) {
+			w.put(selected().Obj(), made().Obj(), capacityOnA("r", "140Gi"))
+			touch(w)
+		}},
+		"reported before the volume appeared": {do: func(w *testbed) {
+			w.put(selected().Obj(), capacityOnA("r", "140Gi"), made().Obj())
+			touch(w)
+		}},
+		"expired": {do: func(w *testbed) {
+			w.put(selected().Obj(), made().Obj())
+			w.clock.SetTime(w.clock.Now().Add(reportTime + time.Second))
+			w.expireDue()
+			touch(w)
+		}},
+		"expired before the volume appeared": {do: func(w *testbed) {
+			w.put(selected().Obj())
+			w.clock.SetTime(w.clock.Now().Add(provisionTime + time.Second))
+			w.expireDue()
+			w.put(made().Obj())
+			touch(w)
+		}},
+		"the claim's first event is late": {do: func(w *testbed) {
+			late := w.late(selected().Obj())
+			w.put(made().Obj(), capacityOnA("r", "140Gi"))
+			late()
+		}},
+		"the claim's first event is late, the report is missing": {held: 60 << 30, do: func(w *testbed) {
+			late := w.late(selected().Obj())
+			w.put(made().Obj())
+			late()
+			touch(w)
+		}},
+		"bound by this process, the informer is behind": {do: func(w *testbed) {
+			late := w.late(selected().Obj())
+			bound := selected().Bound("made").Obj()
+			bound.ResourceVersion = "1000"
+			w.ApplyClaim(bound)
+			late()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newTestbed(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacityOnA("r", "200Gi"))
+			of := w.capacity[types.NamespacedName{Namespace: "kube-system", Name: "r"}].pool
+			tc.do(w)
+			w.check()
+			if of.held != tc.held {
+				t.Errorf("%d bytes are held, want %d", of.held, tc.held)
+			}
+			w.put(made().Phase(v1.VolumeBound).Obj(), capacityOnA("r", "139Gi"))
+			touch(w)
+			w.check()
+			if of.held != 0 {
+				t.Errorf("%d bytes are held after the next report", of.held)
+			}
+			w.put(selected().Bound("made").Obj())
+			w.check()
+			if left := w.Size().Reservations; left != 0 {
+				t.Errorf("%d reservations are left after the claim was bound", left)
 			}
 		})
 	}

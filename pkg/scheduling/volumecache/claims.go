@@ -90,21 +90,20 @@ func (c *Cache) claimCurrent(key types.NamespacedName) bool {
 	if h != nil && len(h.pods) > 0 {
 		return true // their releases update it
 	}
-	claim, err := c.claims.PersistentVolumeClaims(key.Namespace).Get(key.Name)
+	claim := c.newest.get(key)
 	if h == nil {
-		return err != nil || !awaitsProvisioning(claim)
+		return claim == nil || !awaitsProvisioning(claim)
 	}
-	return err == nil && h.uid == claim.UID && c.reserved.inProgress(h)
+	return claim != nil && h.uid == claim.UID && c.reserved.inProgress(h)
 }
 
-// syncClaim ends or begins the hold of a claim for which no pod has reserved, according
-// to the informer's store.
+// syncClaim ends or begins the hold of a claim for which no pod has reserved.
 func (c *Cache) syncClaim(key types.NamespacedName) {
-	claim, err := c.claims.PersistentVolumeClaims(key.Namespace).Get(key.Name)
-	if h := c.reserved.byClaim[key]; h != nil && len(h.pods) == 0 && (err != nil || h.uid != claim.UID || !c.reserved.inProgress(h)) {
+	claim := c.newest.get(key)
+	if h := c.reserved.byClaim[key]; h != nil && len(h.pods) == 0 && (claim == nil || h.uid != claim.UID || !c.reserved.inProgress(h)) {
 		c.reserved.end(h)
 	}
-	if err == nil && awaitsProvisioning(claim) && c.reserved.byClaim[key] == nil {
+	if claim != nil && awaitsProvisioning(claim) && c.reserved.byClaim[key] == nil {
 		c.holdSelected(claim)
 	}
 }
@@ -137,9 +136,16 @@ func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 	if found == nil {
 		return // unknown where the volume will be
 	}
+	queue := &c.reserved.provisioning
+	if v := c.volumeFor(claim); v != nil { // observed before the claim
+		if found.newest.sequence > v.appeared {
+			return // and reported
+		}
+		h.appeared, queue = v.appeared, &c.reserved.unreported
+	}
 	found.addHold(h)
 	c.reserved.byClaim[h.claim] = h
-	c.reserved.enqueue(h, &c.reserved.provisioning)
+	c.reserved.enqueue(h, queue)
 }
 
 // holdAllSelected calls holdSelected for all existing claims: at the start, a claim may

@@ -80,9 +80,7 @@ func (r *reservations) countIn(h *hold) {
 	pool := h.pool
 	r.releaseBytes(h)
 	pool.counted = saturate(pool.counted, h.bytes)
-	if len(h.pods) == 0 {
-		r.end(h)
-	}
+	r.endUnused(h)
 }
 
 // releaseBytes releases the hold's bytes; the hold remains.

@@ -111,8 +111,11 @@ func (c *Cache) abandoned(claim *v1.PersistentVolumeClaim) bool {
 }
 
 // terminating reports whether the pod is being deleted or preempted.
-func terminating(pod *v1.Pod) bool {
-	return pod.DeletionTimestamp != nil || slices.ContainsFunc(pod.Status.Conditions, func(cond v1.PodCondition) bool {
+func terminating(pod *v1.Pod) bool { return pod.DeletionTimestamp != nil || Preempted(pod) }
+
+// Preempted reports whether a scheduler has preempted the pod.
+func Preempted(pod *v1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(cond v1.PodCondition) bool {
 		return cond.Type == v1.DisruptionTarget && cond.Status == v1.ConditionTrue && cond.Reason == v1.PodReasonPreemptionByScheduler
 	})
 }

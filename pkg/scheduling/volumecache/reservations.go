@@ -21,10 +21,11 @@ import (
 // share it.
 //
 // A hold for provisioning outlives its pods while the claim has the selected node,
-// because a provisioner may be at work. It ends when the claim is deleted or no longer
-// selects the node, at the first update of the capacity object after the volume
-// appeared, or reportTime after that. Without a volume its bytes are held for
-// provisionTime.
+// because a provisioner may be at work. Its bytes are released at the first update of the
+// capacity object after the volume appeared, or reportTime after that; without a volume
+// after provisionTime. It ends when they are released and the claim is bound, or when the
+// claim is deleted or no longer selects the node: until then no event of the claim may
+// hold the bytes again.
 type hold struct {
 	claim  types.NamespacedName
 	uid    types.UID
@@ -115,23 +116,30 @@ func (r *reservations) end(h *hold) {
 func (r *reservations) release(pod types.UID) {
 	for _, h := range r.byPod[pod] {
 		delete(h.pods, pod)
-		if len(h.pods) == 0 && !r.inProgress(h) {
-			r.end(h)
-		}
+		r.endUnused(h)
 	}
 	delete(r.byPod, pod)
 }
 
-// inProgress reports whether a provisioner may be at work on what is held.
+// endUnused ends the hold if no pod needs it and its claim does not either.
+func (r *reservations) endUnused(h *hold) {
+	if len(h.pods) == 0 && !r.inProgress(h) {
+		r.end(h)
+	}
+}
+
+// inProgress reports whether a provisioner may be at work on what is held, or its volume
+// is not reported or not bound yet.
 func (r *reservations) inProgress(h *hold) bool {
 	if h.node == "" {
 		return false
 	}
-	if h.appeared > 0 {
-		return h.pool != nil
+	if h.appeared > 0 && h.pool != nil {
+		return true
 	}
 	claim := r.claims.get(h.claim)
-	return claim != nil && claim.UID == h.uid && claims.SelectedNode(claim) == h.node
+	return claim != nil && claim.UID == h.uid && claims.SelectedNode(claim) == h.node &&
+		(h.appeared == 0 || claim.Spec.VolumeName == "")
 }
 
 // reserveVolume reserves an existing volume for the claim.
@@ -202,15 +210,15 @@ func (r *reservations) volumeAppeared(v *volume) {
 	if h == nil || h.node == "" || h.appeared > 0 || !match.RefersTo(v.PV.Spec.ClaimRef, h.object) {
 		return
 	}
-	h.appeared = r.nextSequence()
+	h.appeared, h.overdue = v.appeared, false
 	if h.pool != nil {
 		r.enqueue(h, &r.unreported)
 	}
 	if h.reported() {
 		r.releases.note(h, h.pool.class, h.pool.segment)
 		r.countIn(h)
-	} else if h.pool == nil && len(h.pods) == 0 {
-		r.end(h)
+	} else {
+		r.endUnused(h)
 	}
 }
 

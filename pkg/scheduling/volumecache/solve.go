@@ -132,12 +132,13 @@ func (c *Cache) solveFixed(s *solution, g *group, p *pending, at location) match
 }
 
 // valid reports whether the reservation still applies to the claim: not after its
-// volume was contradicted, nor after its node was deleted.
+// volume was contradicted, nor after its node was deleted, nor once only the volume that
+// was provisioned matters.
 func (h *hold) valid(p *pending) bool {
 	if h.node == "" {
 		return h.volume != nil
 	}
-	return len(h.pods) > 0 || p.selected != ""
+	return len(h.pods) > 0 || p.selected != "" && (h.appeared == 0 || h.pool != nil)
 }
 
 // solveHeld handles a claim that has a valid reservation.

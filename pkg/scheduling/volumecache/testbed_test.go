@@ -111,6 +111,17 @@ func (w *testbed) release() {
 	w.queue = nil
 }
 
+// late creates or updates an object whose event reaches the cache's handlers when the
+// function that it returns is called.
+func (w *testbed) late(object runtime.Object) (deliver func()) {
+	w.t.Helper()
+	w.hold()
+	w.put(object)
+	events := w.queue
+	w.held, w.queue = false, nil
+	return events[0]
+}
+
 func (w *testbed) deliver(event func()) {
 	if w.held {
 		w.queue = append(w.queue, event)

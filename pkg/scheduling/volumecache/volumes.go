@@ -27,8 +27,12 @@ type volume struct {
 	plugin     string // in-tree plugin name, with translated
 
 	claim types.NamespacedName // that claimRef names; zero: none
-	pool  *pool                // that contains it; nil: not free, or held
-	hold  *hold                // its reservation; nil: none
+	// appeared is the sequence number of the Cache at which the volume was first observed
+	// to name the claim.
+	appeared uint64
+
+	pool *pool // that contains it; nil: not free, or held
+	hold *hold // its reservation; nil: none
 }
 
 // ObserveVolume updates the cache to the state of the volume in the informer's store, or
@@ -84,6 +88,11 @@ func (c *Cache) ApplyVolume(pv *v1.PersistentVolume) {
 	if old != nil {
 		c.unindexVolume(old)
 		v.hold = old.hold
+	}
+	if old != nil && old.claim == v.claim {
+		v.appeared = old.appeared
+	} else if v.claim.Name != "" {
+		v.appeared = c.reserved.nextSequence()
 	}
 	if published(pv) && (old == nil || !published(old.PV)) {
 		c.notePublished(v)

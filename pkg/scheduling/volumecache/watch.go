@@ -116,9 +116,16 @@ func (c *Cache) Volume(name string) *v1.PersistentVolume {
 func (c *Cache) VolumeFor(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+	if v := c.volumeFor(claim); v != nil {
+		return v.PV
+	}
+	return nil
+}
+
+func (c *Cache) volumeFor(claim *v1.PersistentVolumeClaim) *volume {
 	for _, v := range c.byClaim[keyOf(claim)] {
 		if match.RefersTo(v.PV.Spec.ClaimRef, claim) {
-			return v.PV
+			return v
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -53,6 +54,10 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		on(fwk.CSIDriver, fwk.Update|fwk.Delete, hint(p.afterCSIDriver)),
 		// More capacity.
 		on(fwk.CSIStorageCapacity, fwk.Add|fwk.Update, hint(p.afterCapacity)),
+		// An eviction, perhaps for the pod. A pod that is woken while DefaultPreemption evicts
+		// others for it gets no event until one of a plugin that rejected it queues it at the
+		// deletion of an assigned pod.
+		on(fwk.AssignedPod, fwk.Delete, hint(p.afterPod)),
 	}, nil
 }
 
@@ -276,6 +281,10 @@ func (p *Plugin) afterCapacity(pod *v1.Pod, before, now *storagev1.CSIStorageCap
 	}
 	demand := p.demand(pod)
 	return demand != nil && p.cache.CapacityMayUnblock(demand, now)
+}
+
+func (*Plugin) afterPod(pod, before, _ *v1.Pod) bool {
+	return volumecache.Preempted(before) && corev1helpers.PodPriority(before) < corev1helpers.PodPriority(pod)
 }
 
 // activateOnRelease activates the profile's waiting pods, until ctx ends, when a

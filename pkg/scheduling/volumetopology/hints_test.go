@@ -238,6 +238,24 @@ func TestHintNode(t *testing.T) {
 	})
 }
 
+// TestHintPod: only the deletion of a pod of lower priority that a scheduler has evicted
+// wakes a pod.
+func TestHintPod(t *testing.T) {
+	t.Parallel()
+	on := func(priority int32, reason string) *v1.Pod {
+		gone := builders.MakePod("gone").UID("pod-gone").Node("a").Priority(priority).Obj()
+		gone.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: reason}}
+		return gone
+	}
+	waiting := []runtime.Object{localClass().Obj(), node("a").Obj(), claim("c", "1Gi").Obj()}
+	runHints(t, fwk.AssignedPod, map[string]hintCase{
+		"an evicted pod of lower priority":            {objects: waiting, pod: important("p", "c"), before: on(9, v1.PodReasonPreemptionByScheduler), want: fwk.Queue},
+		"an evicted pod of the same priority":         {objects: waiting, pod: important("p", "c"), before: on(10, v1.PodReasonPreemptionByScheduler), want: fwk.QueueSkip},
+		"a pod that its node's kubelet has evicted":   {objects: waiting, pod: important("p", "c"), before: on(9, v1.PodReasonTerminationByKubelet), want: fwk.QueueSkip},
+		"a pod of lower priority that has been ended": {objects: waiting, pod: important("p", "c"), before: holder("gone", "a"), want: fwk.QueueSkip},
+	})
+}
+
 func TestHintCSINode(t *testing.T) {
 	t.Parallel()
 	// As an in-tree volume it is reachable from nodes with the beta zone label; CSI uses

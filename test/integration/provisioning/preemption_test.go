@@ -126,7 +126,29 @@ func TestPreemption(t *testing.T) {
 // driver, whose next figure lets the important pod in.
 func TestPreemptionOfCapacity(t *testing.T) {
 	t.Parallel()
-	e := fixture.New(t)
+	preemptCapacity(fixture.New(t), func(*v1.Pod) {})
+}
+
+// TestWokenDuringEviction is TestPreemptionOfCapacity for a pod that something wakes before
+// the victim's eviction has been sent.
+func TestWokenDuringEviction(t *testing.T) {
+	t.Parallel()
+	e, tap := fixture.New(t), fixture.NewTap()
+	s := e.Start(fixture.SchedulerOptions{Tap: tap})
+	e.Use(s.Name())
+	held := tap.Hold(fixture.Is("delete", "pods"))
+	t.Cleanup(held.Release)
+	preemptCapacity(e, func(pod *v1.Pod) {
+		e.WaitHeld(held)
+		e.WaitUnschedulable(pod, "did not have enough free storage")
+		s.Scheduler.SchedulingQueue.Activate(klog.Background(), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+		held.Release()
+	})
+}
+
+// preemptCapacity calls evicting once the important pod exists, before any pod is gone.
+func preemptCapacity(e *fixture.Env, evicting func(important *v1.Pod)) {
+	e.T.Helper()
 	createClass(e)
 	trackCapacity(e, true)
 	startProvisioner(e, nil)
@@ -144,6 +166,7 @@ func TestPreemptionOfCapacity(t *testing.T) {
 	object := e.Pod("important").PVC("data").Obj()
 	object.Spec.PriorityClassName = important
 	pod := e.CreatePodObject(object)
+	evicting(pod)
 	e.Wait("a pod of low priority to go", func() bool { return len(victims(e, holders)) > 0 })
 	victim := victims(e, holders)[0]
 	volume := "pvc-" + victim.Name + "-scratch"
@@ -153,7 +176,7 @@ func TestPreemptionOfCapacity(t *testing.T) {
 	e.WaitScheduled(pod, node)
 	e.WaitBound("data", "pvc-data")
 	if gone := victims(e, holders); len(gone) != 1 {
-		t.Errorf("%d pods were evicted, want 1", len(gone))
+		e.T.Errorf("%d pods were evicted, want 1", len(gone))
 	}
 }
 

@@ -135,7 +135,7 @@ func (s *owners) watch(ctx context.Context, c *cluster.Cluster) (err error) {
 			return err
 		}
 	}
-	factory.StartWithContext(ctx)
+	factory.Start(ctx.Done())
 	return nil
 }
 

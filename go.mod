@@ -21,7 +21,6 @@ require (
 	k8s.io/kube-scheduler v0.0.0
 	k8s.io/kubernetes v1.37.1
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd
-	sigs.k8s.io/kwok v0.8.0
 	sigs.k8s.io/randfill v1.0.0
 	sigs.k8s.io/sig-storage-lib-external-provisioner/v13 v13.0.0
 	sigs.k8s.io/yaml v1.6.0
@@ -154,6 +153,7 @@ require (
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.36.0 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
+	stowage.dev/kubecompat v0.0.0
 )
 
 replace k8s.io/api => k8s.io/api v0.37.1
@@ -217,3 +217,5 @@ replace k8s.io/pod-security-admission => k8s.io/pod-security-admission v0.37.1
 replace k8s.io/sample-apiserver => k8s.io/sample-apiserver v0.37.1
 
 replace k8s.io/streaming => k8s.io/streaming v0.37.1
+
+replace stowage.dev/kubecompat => ./pkg/kubecompat/1.37

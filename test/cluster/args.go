@@ -4,14 +4,11 @@
 package cluster
 
 import (
+	_ "embed"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
-
-	"sigs.k8s.io/kwok/kustomize/stage/node/fast"
-	heartbeat "sigs.k8s.io/kwok/kustomize/stage/node/heartbeat-with-lease"
-	podfast "sigs.k8s.io/kwok/kustomize/stage/pod/fast"
 )
 
 // serviceRange is where Services get their addresses from; serviceIP, its
@@ -130,37 +127,12 @@ func delegatedAuthArgs(kubeconfig string) []string {
 	}
 }
 
-// podDelete makes kwok remove pods that are deleted with a grace period. kwok deletes by name:
-// for a pod deleted without one, which the API server removes itself, it would hit the next
-// pod of that name.
-const podDelete = `apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata:
-  name: pod-delete
-spec:
-  resourceRef:
-    apiGroup: v1
-    kind: Pod
-  selector:
-    matchExpressions:
-    - key: .metadata.deletionTimestamp
-      operator: Exists
-    - key: .metadata.deletionGracePeriodSeconds | tostring # kwok compares text only
-      operator: NotIn
-      values: ["0"]
-  next:
-    delete: true
-`
+// stages are what kwok does to nodes and pods: nodes become Ready; pods run, complete if a Job
+// owns them, and are removed once deleted. Leases keep nodes Ready.
+//
+//go:embed stages.yaml
+var stages []byte
 
-// writeStages writes what kwok does to nodes and pods: nodes become and stay
-// Ready; pods run, complete if a Job owns them, and are removed once deleted.
 func writeStages(f folder) error {
-	stages := []string{
-		fast.DefaultNodeInit,
-		heartbeat.DefaultNodeHeartbeatWithLease,
-		podfast.DefaultPodReady,
-		podfast.DefaultPodComplete,
-		podDelete,
-	}
-	return os.WriteFile(f.stages(), []byte(strings.Join(stages, "\n---\n")), 0o644)
+	return os.WriteFile(f.stages(), stages, 0o644)
 }

@@ -57,7 +57,7 @@ func run(ctx context.Context, settings *v1alpha1.ControllerConfiguration, connec
 	synced := &atomic.Bool{}
 	group, ctx := errgroup.WithContext(ctx)
 	defer p.informers.Shutdown()
-	p.informers.StartWithContext(ctx)
+	p.informers.Start(ctx.Done())
 	group.Go(func() error { p.reportInformer.RunWithContext(ctx); return nil })
 	if *settings.HealthAddress != "" {
 		group.Go(func() error {

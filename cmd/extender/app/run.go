@@ -72,7 +72,7 @@ func (r *replica) serve(ctx context.Context) (err error) {
 	r.leading.Store(r.lead == nil)
 	klog.FromContext(ctx).Info("Starting the extender", "version", command.Version(), "mode", r.settings.Mode, "address", r.settings.Serving.Address)
 
-	informers.StartWithContext(lifetime)
+	informers.Start(lifetime.Done())
 	defer r.made.Wait()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {

@@ -15,7 +15,6 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/cache"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
 	basecompatibility "k8s.io/component-base/compatibility"
@@ -28,6 +27,7 @@ import (
 	upstreamapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	compat "stowage.dev/kubecompat/scheduler"
 
 	"stowage.dev/stowage/pkg/server/command"
 )
@@ -88,13 +88,11 @@ func run(cmd *cobra.Command, opts *options.Options, plugins frameworkruntime.Reg
 	}
 	cliflag.PrintFlags(cmd.Flags())
 
-	// Informer metrics carry this name; it must be unique in the process.
-	informerName, err := cache.NewInformerName(componentName)
+	release, err := compat.NameInformers(opts, componentName)
 	if err != nil {
 		return err
 	}
-	defer informerName.Release()
-	opts.InformerName = informerName
+	defer release()
 
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()

@@ -23,6 +23,7 @@ import (
 // volumePlugin represents VolumeTopology: it implements the same extension points and
 // does nothing. It keeps its arguments.
 type volumePlugin struct {
+	compat.PreFlight
 	args runtime.Object
 }
 
@@ -68,10 +69,6 @@ func (*volumePlugin) Reserve(context.Context, fwk.CycleState, *v1.Pod, string) *
 
 func (*volumePlugin) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string) {}
 
-func (*volumePlugin) PreBindPreFlight(context.Context, fwk.CycleState, *v1.Pod, string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	return nil, nil
-}
-
 func (*volumePlugin) PreBind(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status {
 	return nil
 }
@@ -85,7 +82,7 @@ type recorder struct {
 func (r *recorder) registry() frameworkruntime.Registry {
 	return frameworkruntime.Registry{
 		configv1.PluginName: func(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
-			plugin := &volumePlugin{args: args}
+			plugin := &volumePlugin{args: args, PreFlight: func(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status { return nil }}
 			r.plugins = append(r.plugins, plugin)
 			return plugin, nil
 		},

@@ -8,13 +8,13 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	schedulerappconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	compat "stowage.dev/kubecompat/scheduler"
 
 	"stowage.dev/stowage/pkg/server"
 )
@@ -87,7 +87,7 @@ func newScheduler(ctx context.Context, config *schedulerappconfig.CompletedConfi
 		config.Client,
 		config.InformerFactory,
 		config.DynInformerFactory,
-		func(name string) events.EventRecorderLogger { return config.EventBroadcaster.NewRecorder(name) },
+		compat.Recorders(config.EventBroadcaster),
 		scheduler.WithComponentConfigVersion(component.APIVersion),
 		scheduler.WithKubeConfig(config.KubeConfig),
 		scheduler.WithProfiles(component.Profiles...),

@@ -110,7 +110,7 @@ func Start(ctx context.Context, factories ...informers.SharedInformerFactory) (s
 		}
 	}
 	for _, factory := range factories {
-		factory.StartWithContext(ctx)
+		factory.Start(ctx.Done())
 	}
 	for _, factory := range factories {
 		for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {

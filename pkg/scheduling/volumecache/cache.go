@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -53,8 +54,9 @@ type Cache struct {
 	csiNodes   storagelisters.CSINodeLister
 	volumes    corelisters.PersistentVolumeLister
 	capacities storagelisters.CSIStorageCapacityLister
-	synced     []cache.DoneChecker
-	started    sync.Once // runs once all objects of the initial lists were observed
+	synced     []cache.InformerSynced
+	started    sync.Once   // runs once all objects of the initial lists were observed
+	ready      atomic.Bool // whether started has run
 
 	scratch    sync.Pool // *solution
 	watch      watchers
@@ -140,20 +142,16 @@ func New(cfg Config) (*Cache, error) {
 // Ready blocks until the cache has observed every object that existed when the informers
 // started, and returns true, or until stop is closed.
 func (c *Cache) Ready(stop <-chan struct{}) bool {
-	for _, checker := range c.synced {
-		select {
-		case <-checker.Done():
-		default:
-			select {
-			case <-checker.Done():
-			case <-stop:
-				return false
-			}
-		}
+	if c.ready.Load() {
+		return true
+	}
+	if !cache.WaitForCacheSync(stop, c.synced...) {
+		return false
 	}
 	c.started.Do(func() {
 		c.holdAllSelected()
 		c.inheritNominations()
+		c.ready.Store(true)
 	})
 	return true
 }

@@ -17,7 +17,7 @@ import (
 // none: they are read from the informers' stores.
 func (c *Cache) listen(factory informers.SharedInformerFactory) error {
 	core, storage := factory.Core().V1(), factory.Storage().V1()
-	c.synced = append(c.synced, storage.CSIDrivers().Informer().HasSyncedChecker(), storage.CSINodes().Informer().HasSyncedChecker())
+	c.synced = append(c.synced, storage.CSIDrivers().Informer().HasSynced, storage.CSINodes().Informer().HasSynced)
 	volumes := &syncer{c.volumeCurrent, func(_, name string) { c.ObserveVolume(name) }}
 	nodes := &syncer{c.nodeCurrent, func(_, name string) { c.ObserveNode(name) }}
 	claims := &syncer{c.claimCurrent, c.ObserveClaim}
@@ -43,7 +43,7 @@ func (c *Cache) listen(factory informers.SharedInformerFactory) error {
 		if err != nil {
 			return err
 		}
-		c.synced = append(c.synced, registration.HasSyncedChecker())
+		c.synced = append(c.synced, registration.HasSynced)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ package volumecache
 import (
 	"context"
 	"errors"
-	"strings"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 
 	"stowage.dev/stowage/test/deadline"
 )
@@ -22,7 +23,7 @@ import (
 // handler.
 func TestReadyWaitsForDrivers(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"csidrivers", "csinodes"} {
+	for i, kind := range []string{"csidrivers", "csinodes"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := deadline.Context(t.Context())
@@ -36,18 +37,12 @@ func TestReadyWaitsForDrivers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			factory.StartWithContext(ctx)
+			factory.Start(ctx.Done())
 			defer factory.Shutdown()
 			defer cancel()
-			for _, checker := range c.synced {
-				if strings.Contains(strings.ToLower(checker.Name()), strings.TrimSuffix(kind, "s")) {
-					continue
-				}
-				select {
-				case <-checker.Done():
-				case <-ctx.Done():
-					t.Fatalf("%s did not sync: %v", checker.Name(), context.Cause(ctx))
-				}
+			// c.synced begins with CSIDrivers and CSINodes.
+			if !cache.WaitForCacheSync(ctx.Done(), slices.Delete(slices.Clone(c.synced), i, i+1)...) {
+				t.Fatal(context.Cause(ctx))
 			}
 			now := make(chan struct{})
 			close(now)

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"stowage.dev/kubecompat"
 )
 
 // wakeInterval bounds how often a pod is woken: like the backoff of the
@@ -134,7 +135,7 @@ func (c *Cache) releaseMayUnblock(pod *v1.Pod, sequence uint64, released map[rel
 	if refusal != nil || err != nil {
 		return false
 	}
-	group := podGroup(pod)
+	group := kubecompat.PodGroup(pod)
 	for of, began := range released {
 		switch {
 		case began > sequence || of.group != "" && of.group == group:

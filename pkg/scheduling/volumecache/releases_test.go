@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"stowage.dev/kubecompat"
 
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -50,7 +51,7 @@ func (all woken) want(t *testing.T, want ...string) {
 // member is a pod of a pod group.
 func member(group, name string, claims ...string) *v1.Pod {
 	p := pod(name, claims...)
-	p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
+	kubecompat.SetPodGroup(p, group)
 	return p
 }
 

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"stowage.dev/kubecompat"
 
 	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
@@ -164,21 +165,13 @@ func (r *reservations) share(of *pending, pod *v1.Pod, existing *hold) *hold {
 		}
 		h = &hold{
 			claim: of.key, uid: of.Claim.UID, object: of.Claim,
-			began: r.nextSequence(), group: podGroup(pod), pods: map[types.UID]struct{}{},
+			began: r.nextSequence(), group: kubecompat.PodGroup(pod), pods: map[types.UID]struct{}{},
 		}
 		r.byClaim[of.key] = h
 	}
 	h.pods[pod.UID] = struct{}{}
 	r.byPod[pod.UID] = append(r.byPod[pod.UID], h)
 	return h
-}
-
-// podGroup is the pod's pod group, "" for none.
-func podGroup(pod *v1.Pod) string {
-	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
-		return pod.Namespace + "/" + *g.PodGroupName
-	}
-	return ""
 }
 
 // keep moves the reservation of a volume to its newest state, or ends it if that state

@@ -101,7 +101,6 @@ func TestWithoutPreFilter(t *testing.T) {
 	w := newTestbed(t, node("a").Obj())
 	state, p, info, ctx := framework.NewCycleState(), pod("p", "c"), w.info("a"), t.Context()
 	_, score := w.Score(ctx, state, p, info)
-	_, preflight := w.PreBindPreFlight(ctx, state, p, "a")
 	other, err := framework.NewPodInfo(pod("q"))
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +110,7 @@ func TestWithoutPreFilter(t *testing.T) {
 		"PreScore":         w.PreScore(ctx, state, p, nil),
 		"Score":            score,
 		"Reserve":          w.Reserve(ctx, state, p, "a"),
-		"PreBindPreFlight": preflight,
+		"PreBindPreFlight": w.PreFlight(ctx, state, p, "a"),
 		"PreBind":          w.PreBind(ctx, state, p, "a"),
 		"AddPod":           w.AddPod(ctx, state, p, other, info),
 		"RemovePod":        w.RemovePod(ctx, state, p, other, info),

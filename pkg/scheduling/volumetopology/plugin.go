@@ -19,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
+	compat "stowage.dev/kubecompat/plugin"
 
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 	"stowage.dev/stowage/pkg/metrics"
@@ -39,6 +40,7 @@ type Plugin struct {
 	attempts *attempt.Attempts
 	score    score.Scorer
 	handle   fwk.Handle
+	compat.PreFlight
 
 	// lastVolume and lastNode are the verdicts on the last events, for hints.
 	lastVolume atomic.Pointer[verdict[*v1.PersistentVolume]]
@@ -99,6 +101,8 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 		attempts: attempt.New(cache),
 		score:    score.New(cfg.Scoring),
 		handle:   handle,
+
+		PreFlight: preFlight,
 	}
 	p.activateOnRelease(ctx)
 	return p, nil

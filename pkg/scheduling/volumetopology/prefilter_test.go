@@ -122,7 +122,7 @@ func TestPreFilterSkips(t *testing.T) {
 			if status := w.Reserve(t.Context(), state, p, "a"); !status.IsSuccess() {
 				t.Errorf("Reserve: %v", status)
 			}
-			if _, status := w.PreBindPreFlight(t.Context(), state, p, "a"); !status.IsSkip() {
+			if status := w.PreFlight(t.Context(), state, p, "a"); !status.IsSkip() {
 				t.Errorf("PreBindPreFlight: %v, want Skip", status)
 			}
 			if status := w.PreBind(t.Context(), state, p, "a"); !status.IsSuccess() {

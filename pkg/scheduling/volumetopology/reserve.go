@@ -88,17 +88,16 @@ func (p *Plugin) Unreserve(_ context.Context, cycle fwk.CycleState, pod *v1.Pod,
 	}
 }
 
-// PreBindPreFlight reports whether PreBind has anything to write.
-func (p *Plugin) PreBindPreFlight(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	result := &fwk.PreBindPreFlightResult{AllowParallel: true}
+// preFlight reports whether PreBind has anything to write.
+func preFlight(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, _ string) *fwk.Status {
 	s, err := stateOf(cycle)
 	if err != nil {
-		return result, fwk.AsStatus(err)
+		return fwk.AsStatus(err)
 	}
 	if s.plan == nil || s.plan.Empty() {
-		return result, fwk.NewStatus(fwk.Skip)
+		return fwk.NewStatus(fwk.Skip)
 	}
-	return result, nil
+	return nil
 }
 
 // PreBind writes what Reserve decided. It returns when every claim is bound, or with the

@@ -123,7 +123,7 @@ func TestReserveTooLate(t *testing.T) {
 	if status := second.reserve("a"); status.Code() != fwk.Error || status.Message() != want {
 		t.Errorf("status %v %q, want an error %q", status.Code(), status.Message(), want)
 	}
-	if _, status := w.PreBindPreFlight(t.Context(), second.state, second.pod, "a"); !status.IsSkip() {
+	if status := w.PreFlight(t.Context(), second.state, second.pod, "a"); !status.IsSkip() {
 		t.Errorf("PreBindPreFlight of a pod without reservation: %v", status)
 	}
 }
@@ -147,8 +147,7 @@ func TestReserveAgainTooLate(t *testing.T) {
 	}
 }
 
-// TestPreBindPreFlight: PreBind, which may run in parallel with others, is called only if
-// there is something to write.
+// TestPreBindPreFlight: PreBind is called only if there is something to write.
 func TestPreBindPreFlight(t *testing.T) {
 	t.Parallel()
 	w := newTestbed(t, localClass().Obj(), node("a").Obj(), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(),
@@ -158,9 +157,8 @@ func TestPreBindPreFlight(t *testing.T) {
 		if status := c.reserve("a"); !status.IsSuccess() {
 			t.Fatal(status)
 		}
-		result, status := w.PreBindPreFlight(t.Context(), c.state, c.pod, "a")
-		if status.IsSkip() != skip || !result.AllowParallel {
-			t.Errorf("claim %s: status %v, parallel %t; want Skip %t, in parallel", claim, status, result.AllowParallel, skip)
+		if status := w.PreFlight(t.Context(), c.state, c.pod, "a"); status.IsSkip() != skip {
+			t.Errorf("claim %s: status %v; want Skip %t", claim, status, skip)
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 // TestScale: package score has the framework's scale.
 func TestScale(t *testing.T) {
 	t.Parallel()
-	if fwk.MinScore != 0 || fwk.MaxScore != score.Max {
-		t.Errorf("the framework's scores are %d to %d, ours 0 to %d", fwk.MinScore, fwk.MaxScore, score.Max)
+	if fwk.MinNodeScore != 0 || fwk.MaxNodeScore != score.Max {
+		t.Errorf("the framework's scores are %d to %d, ours 0 to %d", fwk.MinNodeScore, fwk.MaxNodeScore, score.Max)
 	}
 }
 

@@ -130,19 +130,26 @@ func (i *informer) AddEventHandler(h cache.ResourceEventHandler) (cache.Resource
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.handlers = append(i.handlers, h)
-	return synced{i.done}, nil
+	return synced{done: i.done}, nil
 }
 
-// HasSyncedChecker is of the store, which is filled before the cache starts.
-func (i *informer) HasSyncedChecker() cache.DoneChecker { return synced{closed} }
+// HasSynced is of the store, which is filled before the cache starts.
+func (*informer) HasSynced() bool { return true }
 
 // synced reports whether all initial objects have been delivered.
-type synced struct{ done chan struct{} }
+type synced struct {
+	cache.ResourceEventHandlerRegistration
+	done chan struct{}
+}
 
-func (s synced) HasSynced() bool                     { return cache.IsDone(s) }
-func (s synced) HasSyncedChecker() cache.DoneChecker { return s }
-func (synced) Name() string                          { return "test" }
-func (s synced) Done() <-chan struct{}               { return s.done }
+func (s synced) HasSynced() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
 
 var closed = func() chan struct{} {
 	c := make(chan struct{})

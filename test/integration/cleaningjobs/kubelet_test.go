@@ -57,7 +57,7 @@ func startKubelet(t *testing.T, n *node.Node) *kubelet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	factory.StartWithContext(ctx)
+	factory.Start(ctx.Done())
 	t.Cleanup(func() {
 		k.mu.Lock()
 		for _, process := range k.pods {

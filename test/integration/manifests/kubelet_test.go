@@ -59,7 +59,7 @@ func startKubelet(t *testing.T, c *cluster.Cluster, provisioner string) *kubelet
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	factory.StartWithContext(ctx)
+	factory.Start(ctx.Done())
 	t.Cleanup(func() {
 		cancel()
 		factory.Shutdown()

@@ -77,7 +77,7 @@ func (m *killedControllers) live(ctx context.Context) error {
 	}
 	var running sync.WaitGroup
 	defer func() { die(); running.Wait(); factory.Shutdown() }()
-	factory.StartWithContext(ctx)
+	factory.Start(ctx.Done())
 	running.Go(func() { informer.RunWithContext(ctx) })
 	factory.WaitForCacheSync(ctx.Done())
 	cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)

@@ -14,11 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics/testutil"
-	"k8s.io/klog/v2"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	compat "stowage.dev/kubecompat/scheduler"
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -48,11 +47,7 @@ func TestSameNameInTwoNamespaces(t *testing.T) {
 	s := e.Start(fixture.SchedulerOptions{
 		Profiles: []fixture.Profile{{Change: signAll}},
 		Prepare: func(s *fixture.Scheduler) {
-			next := s.Scheduler.NextEntity
-			s.Scheduler.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
-				<-open
-				return next(logger)
-			}
+			compat.BeforeNext(s.Scheduler, func() { <-open })
 		},
 	})
 	t.Cleanup(release) // it could not stop otherwise

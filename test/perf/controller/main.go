@@ -192,7 +192,7 @@ func watch(ctx context.Context, c *cluster.Cluster) (*state, error) {
 			return nil, err
 		}
 	}
-	factory.StartWithContext(ctx)
+	factory.Start(ctx.Done())
 	return s, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
 	"sigs.k8s.io/yaml"
+	compat "stowage.dev/kubecompat/schedulerperf"
 
 	_ "stowage.dev/stowage/pkg/apis/config/scheme" // VolumeTopologyArgs
 	"stowage.dev/stowage/pkg/scheduling/volumetopology"
@@ -46,7 +47,7 @@ func BenchmarkPerfScheduling(b *testing.B) {
 	b.Chdir(filepath.Dir(config)) // templates are named relative to it
 	perf.RunBenchmarkPerfScheduling(b, withScheduler, *topicFlag,
 		frameworkruntime.Registry{volumetopology.Name: volumetopology.New},
-		perf.WithNodeUpdateFn(nodesMade))
+		compat.WithNodes(nodesMade))
 }
 
 // topicWithScheduler writes a topic's workloads to another file, with a

@@ -15,8 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/pkg/scheduler"
-	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
-	"k8s.io/kubernetes/test/utils/client-go/ktesting"
+	compat "stowage.dev/kubecompat/schedulerperf"
 )
 
 const (
@@ -40,7 +39,7 @@ type load struct {
 }
 
 // loadOf reads the parameters of a workload. One that is not there counts as 0.
-func loadOf(w *perf.Workload) load {
+func loadOf(w compat.Workload) load {
 	param := func(name string) int {
 		value, err := w.GetParam(name)
 		if err != nil {
@@ -70,7 +69,7 @@ func (l load) class() string {
 // nodesMade is called when scheduler_perf has created a workload's nodes. It creates
 // the additional objects of the workload, starts the provisioner, and starts to
 // time pods.
-func nodesMade(tCtx ktesting.TContext, sched *scheduler.Scheduler, w *perf.Workload, nodes *v1.NodeList) error {
+func nodesMade(tCtx compat.TContext, sched *scheduler.Scheduler, w compat.Workload, nodes *v1.NodeList) error {
 	profile, err := profileOf(sched)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/kubernetes/test/utils/client-go/ktesting"
+	compat "stowage.dev/kubecompat/schedulerperf"
 )
 
 const annSelectedNode = "volume.kubernetes.io/selected-node"
@@ -30,7 +30,7 @@ type provisioner struct {
 }
 
 // startProvisioner runs one until the workload is done.
-func startProvisioner(tCtx ktesting.TContext) error {
+func startProvisioner(tCtx compat.TContext) error {
 	ctx, cancel := context.WithCancel(tCtx)
 	factory := informers.NewSharedInformerFactory(tCtx.Client(), 0)
 	informer := factory.Core().V1().PersistentVolumeClaims().Informer()
@@ -61,7 +61,7 @@ func startProvisioner(tCtx ktesting.TContext) error {
 		workers.Wait()
 		factory.Shutdown()
 	})
-	factory.StartWithContext(ctx)
+	factory.Start(ctx.Done())
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return errors.New("start the provisioner: the workload ended before it had seen the claims")
 	}

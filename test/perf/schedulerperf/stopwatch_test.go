@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/test/utils/client-go/ktesting"
+	compat "stowage.dev/kubecompat/schedulerperf"
 )
 
 // stopwatch takes the times of pods, where the scheduler itself sees them:
@@ -35,7 +35,7 @@ func newStopwatch() *stopwatch { return &stopwatch{pods: map[types.NamespacedNam
 
 // watchPods takes times until the workload is done, then writes them beside
 // scheduler_perf's results.
-func watchPods(tCtx ktesting.TContext, profile framework.Framework) error {
+func watchPods(tCtx compat.TContext, profile framework.Framework) error {
 	w := newStopwatch()
 	informer := profile.SharedInformerFactory().Core().V1().Pods().Informer()
 	handle, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -52,8 +52,8 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) (cache.Resource
 	return delivered{}, nil
 }
 
-// HasSyncedChecker reports that the store has the initial objects.
-func (*Informer) HasSyncedChecker() cache.DoneChecker { return delivered{} }
+// HasSynced reports that the store has the initial objects.
+func (*Informer) HasSynced() bool { return true }
 
 // Event is one change of an object; Old is nil when it was added, Now when it
 // was deleted.
@@ -78,15 +78,8 @@ func (e Event) Deliver() {
 
 // delivered reports that a handler has seen the initial objects: the
 // owner makes no calls before that.
-type delivered struct{}
+type delivered struct {
+	cache.ResourceEventHandlerRegistration
+}
 
-func (delivered) HasSynced() bool                     { return true }
-func (delivered) HasSyncedChecker() cache.DoneChecker { return delivered{} }
-func (delivered) Name() string                        { return "idle" }
-func (delivered) Done() <-chan struct{}               { return closed }
-
-var closed = func() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
+func (delivered) HasSynced() bool { return true }

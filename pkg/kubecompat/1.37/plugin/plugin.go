@@ -1,0 +1,22 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plugin has what differs between minor versions of the scheduling framework.
+package plugin
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// PreFlight is embedded by plugins whose PreBind may run in parallel with that of other plugins.
+// It returns Success if the plugin's PreBind has something to do for the pod, or else Skip, or an
+// error.
+type PreFlight func(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status
+
+// PreBindPreFlight implements fwk.PreBindPlugin.
+func (f PreFlight) PreBindPreFlight(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod, nodeName string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+	return &fwk.PreBindPreFlightResult{AllowParallel: true}, f(ctx, cycle, pod, nodeName)
+}

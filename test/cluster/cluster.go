@@ -145,6 +145,16 @@ func (c *Cluster) setup() (err error) {
 	return c.makeComponents()
 }
 
+// Upgrade makes components run other binaries from their next start on. Call it from the test's own
+// goroutine, while no component is being started.
+func (c *Cluster) Upgrade(b Binaries) error {
+	if err := b.check(); err != nil {
+		return err
+	}
+	c.config.Binaries = b
+	return nil
+}
+
 // makeComponents defines how each component is started.
 func (c *Cluster) makeComponents() error {
 	c.etcd = &Component{name: "etcd", start: func() (*Process, error) {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 	"stowage.dev/stowage/pkg/metrics"
@@ -61,7 +62,7 @@ func (c *Controller) countEnded(job *batchv1.Job) {
 	metrics.AddCleaningJobsRunning(-1)
 	observed := cleanjob.Seen{Pods: of[*corev1.Pod](c.pods, byVolume, job.Labels[wellknown.CleaningLabel])}
 	switch standing := cleanjob.StatusOf(job, observed.Of(job.Name)); {
-	case standing.State == cleanjob.Succeeded:
+	case standing.State == stowage.CleaningJobSucceeded:
 		metrics.CountCleaningJobSucceeded()
 	case standing.Problem != nil:
 		metrics.CountCleaningJobFailed(string(standing.Problem.Reason))

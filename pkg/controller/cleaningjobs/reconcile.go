@@ -148,14 +148,14 @@ func of[T any](informer cache.SharedIndexInformer, index, value string) []T {
 // followJob is how a request stands that has its Job.
 func followJob(before stowage.CleaningJob, job *batchv1.Job, pods []*corev1.Pod) stowage.CleaningJob {
 	standing := cleanjob.StatusOf(job, pods)
-	if standing.State == cleanjob.Running && job.DeletionTimestamp != nil {
+	if standing.State == stowage.CleaningJobRunning && job.DeletionTimestamp != nil {
 		standing.Problem = disk.Problemf(beingDeleted, "the Job is being deleted")
 	}
 	before.Job = job.Name
 	if standing.Step != "" {
 		before.Step = standing.Step
 	}
-	return answered(before, stowage.CleaningJobState(standing.State), standing.Problem)
+	return answered(before, standing.State, standing.Problem)
 }
 
 // checkMissing checks with the API server that a missing Job is gone.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -134,34 +135,34 @@ func TestStatusOf(t *testing.T) {
 	for name, test := range map[string]struct {
 		job    *batchv1.Job
 		pods   []*corev1.Pod
-		state  State
+		state  stowage.CleaningJobState
 		reason disk.Reason
 		says   string
 		step   string
 	}{
-		"just made":                         {job: job("j"), state: Running},
-		"creating its container":            {job: job("j"), pods: []*corev1.Pod{pod("j", corev1.PodPending, waiting("ContainerCreating"))}, state: Running},
-		"without its image":                 {job: job("j"), pods: []*corev1.Pod{pod("j", corev1.PodPending, waiting("ImagePullBackOff"))}, state: Running, reason: "ImagePullBackOff", says: "j-x"},
-		"running":                           {job: job("j"), pods: []*corev1.Pod{pod("j", corev1.PodRunning, corev1.ContainerState{})}, state: Running},
-		"its pod has ended, and it has not": {job: job("j"), pods: []*corev1.Pod{pod("j", corev1.PodFailed, ends("Error", 1, `{"reason":"Grown","step":"s"}`))}, state: Running, step: "s"},
-		"clean":                             {job: job("j", complete), pods: []*corev1.Pod{pod("j", corev1.PodSucceeded, ends("Completed", 0, `{"clean":true}`))}, state: Succeeded},
-		"clean, and its pod is gone":        {job: job("j", complete), state: Succeeded},
+		"just made":                         {job: job("j"), state: stowage.CleaningJobRunning},
+		"creating its container":            {job: job("j"), pods: []*corev1.Pod{pod("j", corev1.PodPending, waiting("ContainerCreating"))}, state: stowage.CleaningJobRunning},
+		"without its image":                 {job: job("j"), pods: []*corev1.Pod{pod("j", corev1.PodPending, waiting("ImagePullBackOff"))}, state: stowage.CleaningJobRunning, reason: "ImagePullBackOff", says: "j-x"},
+		"running":                           {job: job("j"), pods: []*corev1.Pod{pod("j", corev1.PodRunning, corev1.ContainerState{})}, state: stowage.CleaningJobRunning},
+		"its pod has ended, and it has not": {job: job("j"), pods: []*corev1.Pod{pod("j", corev1.PodFailed, ends("Error", 1, `{"reason":"Grown","step":"s"}`))}, state: stowage.CleaningJobRunning, step: "s"},
+		"clean":                             {job: job("j", complete), pods: []*corev1.Pod{pod("j", corev1.PodSucceeded, ends("Completed", 0, `{"clean":true}`))}, state: stowage.CleaningJobSucceeded},
+		"clean, and its pod is gone":        {job: job("j", complete), state: stowage.CleaningJobSucceeded},
 		"succeeded without a result": {
-			job: job("j", complete), pods: []*corev1.Pod{pod("j", corev1.PodSucceeded, ends("Completed", 0, "hello"))}, state: Failed, reason: NoResult, says: "hello",
+			job: job("j", complete), pods: []*corev1.Pod{pod("j", corev1.PodSucceeded, ends("Completed", 0, "hello"))}, state: stowage.CleaningJobFailed, reason: NoResult, says: "hello",
 		},
 		"failed with a reason": {
 			job: job("j", failed), pods: []*corev1.Pod{pod("j", corev1.PodFailed, ends("Error", 1, `{"reason":"VolumeInUse","message":"open","step":"s"}`))},
-			state: Failed, reason: disk.VolumeInUse, says: "open", step: "s",
+			state: stowage.CleaningJobFailed, reason: disk.VolumeInUse, says: "open", step: "s",
 		},
 		"killed for its memory": {
-			job: job("j", failed), pods: []*corev1.Pod{pod("j", corev1.PodFailed, ends("OOMKilled", 137, `{"step":"s"}`))}, state: Failed, reason: "OOMKilled", says: "exit code 137", step: "s",
+			job: job("j", failed), pods: []*corev1.Pod{pod("j", corev1.PodFailed, ends("OOMKilled", 137, `{"step":"s"}`))}, state: stowage.CleaningJobFailed, reason: "OOMKilled", says: "exit code 137", step: "s",
 		},
 		"killed while it wrote": {
-			job: job("j", failed), pods: []*corev1.Pod{pod("j", corev1.PodFailed, ends("Error", 137, `{"step":"ha`))}, state: Failed, reason: "Error", says: `{"step":"ha`,
+			job: job("j", failed), pods: []*corev1.Pod{pod("j", corev1.PodFailed, ends("Error", 137, `{"step":"ha`))}, state: stowage.CleaningJobFailed, reason: "Error", says: `{"step":"ha`,
 		},
-		"evicted":               {job: job("j", failed), pods: []*corev1.Pod{evicted}, state: Failed, reason: "Evicted", says: "low on memory", step: "zero 1:4/8"},
-		"not done in time":      {job: job("j", condition(batchv1.JobFailed, "DeadlineExceeded")), state: Failed, reason: "DeadlineExceeded", says: "cleanTimeout"},
-		"failed, without a pod": {job: job("j", failed), state: Failed, reason: "BackoffLimitExceeded", says: "as the Job controller says"},
+		"evicted":               {job: job("j", failed), pods: []*corev1.Pod{evicted}, state: stowage.CleaningJobFailed, reason: "Evicted", says: "low on memory", step: "zero 1:4/8"},
+		"not done in time":      {job: job("j", condition(batchv1.JobFailed, "DeadlineExceeded")), state: stowage.CleaningJobFailed, reason: "DeadlineExceeded", says: "cleanTimeout"},
+		"failed, without a pod": {job: job("j", failed), state: stowage.CleaningJobFailed, reason: "BackoffLimitExceeded", says: "as the Job controller says"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

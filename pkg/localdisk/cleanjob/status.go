@@ -14,22 +14,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-)
-
-// State is the state of a Job.
-type State string
-
-// The states.
-const (
-	Running   State = "Running" // or about to
-	Succeeded State = "Succeeded"
-	Failed    State = "Failed"
 )
 
 // Status is the progress of a Job.
 type Status struct {
-	State State
+	// State is CleaningJobRunning, also of a Job that is about to run, or one of the final states.
+	State stowage.CleaningJobState
 	// Problem is why it does not make progress, or failed.
 	Problem *disk.Problem
 	// Step is its last step, if its pod has reported one.
@@ -59,19 +51,19 @@ func StatusOf(job *batchv1.Job, pods []*corev1.Pod) Status {
 		case batchv1.JobComplete:
 			return ended(result)
 		case batchv1.JobFailed:
-			return Status{State: Failed, Step: result.Step, Problem: why(c, pod, result)}
+			return Status{State: stowage.CleaningJobFailed, Step: result.Step, Problem: why(c, pod, result)}
 		}
 	}
-	return Status{State: Running, Step: result.Step, Problem: waitProblem(pod)}
+	return Status{State: stowage.CleaningJobRunning, Step: result.Step, Problem: waitProblem(pod)}
 }
 
 // ended returns the progress of a Job that is complete. The provisioner verifies that the disk
 // is clean, even if the result is lost with its pod.
 func ended(result Result) Status {
 	if result.Message != "" && !result.Clean {
-		return Status{State: Failed, Problem: disk.Problemf(NoResult, "the Job succeeded without reporting that the disk is clean: %s", result.Message)}
+		return Status{State: stowage.CleaningJobFailed, Problem: disk.Problemf(NoResult, "the Job succeeded without reporting that the disk is clean: %s", result.Message)}
 	}
-	return Status{State: Succeeded}
+	return Status{State: stowage.CleaningJobSucceeded}
 }
 
 // why returns the most specific reason of a Job that failed.

@@ -51,8 +51,3 @@ func (d *Damaged) Error() string {
 
 // Unwrap returns what is wrong with the file.
 func (d *Damaged) Unwrap() error { return d.Err }
-
-// mayBeOf reports whether the record may have been of a disk at the path.
-func (d *Damaged) mayBeOf(hostPath string) bool {
-	return d.HostPath == "" || d.HostPath == hostPath
-}

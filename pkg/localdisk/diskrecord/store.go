@@ -285,7 +285,7 @@ func (s *Store) Damaged() []Damaged {
 // with the path, and those without any. It matters for disks with a weak identity, since Get
 // reports the damaged record of a strong one.
 func (s *Store) DamagedAt(hostPath string) []Damaged {
-	return s.damagedWhere(func(d *Damaged) bool { return d.mayBeOf(hostPath) })
+	return s.damagedWhere(func(d *Damaged) bool { return d.HostPath == "" || d.HostPath == hostPath })
 }
 
 func (s *Store) damagedWhere(wanted func(*Damaged) bool) []Damaged {

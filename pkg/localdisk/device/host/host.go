@@ -50,9 +50,9 @@ type Config struct {
 type Host struct {
 	*probe.Prober
 	*usage.Finder
-	links     links.Folder
-	mountinfo string
-	identity  identity.Host
+	links.Folder // disk.LinkFolder
+	mountinfo    string
+	identity     identity.Host
 }
 
 // New makes a Host, which keeps nothing open.
@@ -70,7 +70,7 @@ func New(c Config) (*Host, error) {
 		Usage: finder, HostMountinfo: mountinfo, Fstab: c.Fstab, Sys: c.Sys, Dev: c.Dev, Machine: c.Machine, Timeout: c.Timeout,
 	})
 	return &Host{
-		Prober: prober, Finder: finder, mountinfo: mountinfo, links: links.Folder{Base: "/dev", Path: disk.LinkFolder},
+		Prober: prober, Finder: finder, mountinfo: mountinfo, Folder: links.Folder{Base: "/dev", Path: disk.LinkFolder},
 		identity: identity.Host{Sys: c.Sys, Machine: c.Machine},
 	}, err
 }
@@ -248,9 +248,6 @@ func (h *Host) ReadSuperblock(ctx context.Context, device disk.Fact) (disk.Super
 	return superblock.Read(ctx, device.Device, func(file *os.File) error { return h.verifyDevice(file, device) })
 }
 
-// LinkTarget returns the target of a link of disk.LinkFolder; empty if there is no link.
-func (h *Host) LinkTarget(link string) (string, error) { return h.links.Target(link) }
-
 // AddLink points a link of disk.LinkFolder to a device, after verifying its identity.
 func (h *Host) AddLink(link string, device disk.Fact) error {
 	node, err := wipe.OpenNode(device.Device)
@@ -261,8 +258,5 @@ func (h *Host) AddLink(link string, device disk.Fact) error {
 	if err := h.verifyDevice(node, device); err != nil {
 		return err
 	}
-	return h.links.Put(link, device.Device)
+	return h.PutLink(link, device.Device)
 }
-
-// RemoveLink removes a link of disk.LinkFolder, if it is there.
-func (h *Host) RemoveLink(link string) error { return h.links.Remove(link) }

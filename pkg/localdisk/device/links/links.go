@@ -24,8 +24,8 @@ type Folder struct {
 	Base, Path string
 }
 
-// Target returns the path that a link points to; empty if there is no link.
-func (f Folder) Target(link string) (string, error) {
+// LinkTarget returns the path that a link points to; empty if there is no link.
+func (f Folder) LinkTarget(link string) (string, error) {
 	folder, name, err := f.open(link, false)
 	if errors.Is(err, unix.ENOENT) {
 		return "", nil
@@ -44,8 +44,8 @@ func (f Folder) Target(link string) (string, error) {
 	return string(buffer[:n]), nil
 }
 
-// Put points a link to a path. An existing link is replaced atomically.
-func (f Folder) Put(link, target string) error {
+// PutLink points a link to a path. An existing link is replaced atomically.
+func (f Folder) PutLink(link, target string) error {
 	folder, name, err := f.open(link, true)
 	if err != nil {
 		return err
@@ -61,9 +61,9 @@ func (f Folder) Put(link, target string) error {
 	return nil
 }
 
-// Remove removes a link, and the folder of its class when that is empty. A missing link is no
+// RemoveLink removes a link, and the folder of its class when that is empty. A missing link is no
 // error.
-func (f Folder) Remove(link string) error {
+func (f Folder) RemoveLink(link string) error {
 	folder, name, err := f.open(link, false)
 	if errors.Is(err, unix.ENOENT) {
 		return nil

@@ -19,7 +19,7 @@ func TestFolder(t *testing.T) {
 	link := filepath.Join(f.Path, "fast", "local-pv-1")
 	expect := func(want string) {
 		t.Helper()
-		got, err := f.Target(link)
+		got, err := f.LinkTarget(link)
 		if err != nil || got != want {
 			t.Errorf("the link leads to %q (%v), want %q", got, err, want)
 		}
@@ -31,23 +31,23 @@ func TestFolder(t *testing.T) {
 		}
 	}
 	expect("")
-	do(f.Remove(link))
-	do(f.Put(link, "/dev/sdb"))
+	do(f.RemoveLink(link))
+	do(f.PutLink(link, "/dev/sdb"))
 	expect("/dev/sdb")
-	do(f.Put(link, "/dev/sdc"))
+	do(f.PutLink(link, "/dev/sdc"))
 	expect("/dev/sdc")
 	entries, err := os.ReadDir(filepath.Dir(link))
 	if err != nil || len(entries) != 1 {
 		t.Errorf("the folder has %v (%v), want the link alone", entries, err)
 	}
 	other := filepath.Join(f.Path, "fast", "local-pv-2")
-	do(f.Put(other, "/dev/sdd"))
-	do(f.Remove(link))
+	do(f.PutLink(other, "/dev/sdd"))
+	do(f.RemoveLink(link))
 	expect("")
-	if target, _ := f.Target(other); target != "/dev/sdd" {
+	if target, _ := f.LinkTarget(other); target != "/dev/sdd" {
 		t.Errorf("the link beside it leads to %q now", target)
 	}
-	do(f.Remove(other))
+	do(f.RemoveLink(other))
 	if _, err := os.Lstat(filepath.Dir(link)); !os.IsNotExist(err) {
 		t.Errorf("the empty folder of the class stays: %v", err)
 	}
@@ -79,7 +79,7 @@ func TestFolderRejects(t *testing.T) {
 			base := t.TempDir()
 			prepare(t, base)
 			f := links.Folder{Base: base, Path: filepath.Join(base, "stowage/disks")}
-			if err := f.Put(filepath.Join(f.Path, "fast/local-pv-1"), "/dev/sdb"); err == nil {
+			if err := f.PutLink(filepath.Join(f.Path, "fast/local-pv-1"), "/dev/sdb"); err == nil {
 				t.Error("a link was made")
 			}
 			if _, err := os.Lstat(filepath.Join(base, "elsewhere/fast/local-pv-1")); err == nil {
@@ -94,7 +94,7 @@ func TestFolderNames(t *testing.T) {
 	f := links.Folder{Base: base, Path: filepath.Join(base, "stowage/disks")}
 	bad := map[string]bool{}
 	for _, link := range []string{"", "/", base, f.Path, f.Path + "/fast", f.Path + "/fast/", f.Path + "/fast/a/b", f.Path + "/../../x", f.Path + "/fast/..", f.Path + "2/fast/a", "fast/a"} {
-		bad[link] = f.Put(link, "/dev/sdb") != nil && f.Remove(link) != nil
+		bad[link] = f.PutLink(link, "/dev/sdb") != nil && f.RemoveLink(link) != nil
 	}
 	for link, refused := range bad {
 		if diff := cmp.Diff(true, refused); diff != "" {

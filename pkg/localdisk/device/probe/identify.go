@@ -22,7 +22,7 @@ func (p *Prober) Identify(ctx context.Context, f disk.Fact) (disk.Identity, erro
 	if err != nil {
 		return "", disk.Problemf(disk.Unreadable, "%s was not examined: %v", f.HostPath, err)
 	}
-	now, problem := callWithin(ctx, &p.workers, f.Path, p.currentTimeout(), func() *disk.Fact { return p.identify(v, f) })
+	now, problem := callWithin(ctx, p, f.Path, func() *disk.Fact { return p.identify(v, f) })
 	switch {
 	case problem != nil:
 		return "", problem

@@ -79,6 +79,8 @@ type Prober struct {
 	parallel int
 	scanning chan struct{}
 	workers  workers
+	// identities reads the identities of disks on this node.
+	identities identity.Host
 
 	mu    sync.Mutex
 	known map[inode]disk.Identity
@@ -109,6 +111,7 @@ func New(cfg Config) (*Prober, error) {
 		parallel:   parallel,
 		scanning:   make(chan struct{}, 1),
 		workers:    workers{busy: make(map[string]*job)},
+		identities: identity.Host{Sys: cfg.Sys, Machine: cfg.Machine},
 		known:      make(map[inode]disk.Identity),
 		statfs:     unix.Statfs,
 		newWatcher: fsnotify.NewWatcher,
@@ -117,12 +120,5 @@ func New(cfg Config) (*Prober, error) {
 	return p, nil
 }
 
-// identifier returns the reader of identities for this node.
-func (p *Prober) identifier() identity.Host {
-	return identity.Host{Sys: p.cfg.Sys, Machine: p.cfg.Machine}
-}
-
 // SetTimeout changes the timeout of later examinations.
 func (p *Prober) SetTimeout(timeout time.Duration) { p.timeout.Store(int64(timeout)) }
-
-func (p *Prober) currentTimeout() time.Duration { return time.Duration(p.timeout.Load()) }

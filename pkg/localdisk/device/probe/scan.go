@@ -69,7 +69,7 @@ func nothing(s disk.Scan, err error) disk.Scanned {
 // listAll reads the folders. Those that could not be read are in trouble.
 func (p *Prober) listAll(ctx context.Context, v *view, folders []disk.Folder) ([]*listing, map[string]*disk.Problem) {
 	all := each(p.parallel, folders, func(f disk.Folder) *listing {
-		l, problem := callWithin(ctx, &p.workers, "folder "+f.Path, p.currentTimeout(), func() *listing { return v.list(f) })
+		l, problem := callWithin(ctx, p, "folder "+f.Path, func() *listing { return v.list(f) })
 		if problem != nil {
 			return &listing{problem: problem}
 		}
@@ -130,7 +130,7 @@ func (p *Prober) entry(v *view, l *listing, name string) *entry {
 func (p *Prober) examine(ctx context.Context, e *entry) *disk.Fact {
 	// A copy, since the examination may still write to the fact after the timeout.
 	unanswered := e.fact
-	f, problem := callWithin(ctx, &p.workers, unanswered.Path, p.currentTimeout(), e.examine)
+	f, problem := callWithin(ctx, p, unanswered.Path, e.examine)
 	if problem != nil {
 		unanswered.Problem = problem
 		return &unanswered

@@ -86,17 +86,18 @@ func TestHungEntryDoesNotBlockOthers(t *testing.T) {
 }
 
 func TestCallWithinWaitsForTheSamePath(t *testing.T) {
-	w := workers{busy: make(map[string]*job)}
+	p := &Prober{workers: workers{busy: make(map[string]*job)}}
+	p.SetTimeout(time.Minute)
 	begun, release := make(chan struct{}), make(chan struct{})
 	first := make(chan int)
 	go func() {
-		n, _ := callWithin(t.Context(), &w, "x", time.Minute, func() int { close(begun); <-release; return 1 })
+		n, _ := callWithin(t.Context(), p, "x", func() int { close(begun); <-release; return 1 })
 		first <- n
 	}()
 	<-begun
 	second := make(chan int)
 	go func() {
-		n, _ := callWithin(t.Context(), &w, "x", time.Minute, func() int { return 2 })
+		n, _ := callWithin(t.Context(), p, "x", func() int { return 2 })
 		second <- n
 	}()
 	close(release)

@@ -91,7 +91,7 @@ func (p *Prober) watchFolders(ctx context.Context, inotify *fsnotify.Watcher, fo
 		return
 	}
 	for _, f := range folders {
-		_, _ = callWithin(ctx, &p.workers, "watch "+f.Path, p.currentTimeout(), func() error {
+		_, _ = callWithin(ctx, p, "watch "+f.Path, func() error {
 			at, _, err := v.walk("/", f.Path)
 			if err != nil {
 				return err

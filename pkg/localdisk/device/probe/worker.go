@@ -24,11 +24,12 @@ type job struct {
 	stuck bool
 }
 
-// callWithin examines a path in its own goroutine and waits for the result until the timeout. It
+// callWithin examines a path in its own goroutine and waits for the result until p's timeout. It
 // first waits for an examination of the same path in progress, unless that is stuck. call must
 // change nothing but its result, which is discarded after a timeout.
-func callWithin[T any](ctx context.Context, w *workers, path string, timeout time.Duration, call func() T) (T, *disk.Problem) {
+func callWithin[T any](ctx context.Context, p *Prober, path string, call func() T) (T, *disk.Problem) {
 	var none T
+	w, timeout := &p.workers, time.Duration(p.timeout.Load())
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	mine, problem := w.begin(ctx, path)

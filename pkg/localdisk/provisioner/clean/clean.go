@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
@@ -53,13 +54,6 @@ type Inspector interface {
 	Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error)
 }
 
-// Queue has the paths that are to be decided on.
-type Queue interface {
-	Add(path string)
-	AddRateLimited(path string)
-	Forget(path string)
-}
-
 // Status reports what becomes of attempts.
 type Status interface {
 	// Changed is called when the progress of an attempt has changed.
@@ -96,8 +90,9 @@ type Config struct {
 	Records *diskrecord.Store
 	// Attached returns the disks that the last scan found.
 	Attached func() map[disk.Identity]bool
-	Queue    Queue
-	Status   Status
+	// Queue has the paths that are to be decided on.
+	Queue  workqueue.TypedRateLimitingInterface[string]
+	Status Status
 }
 
 // Cleans runs cleans, and keeps those that wait.

@@ -175,12 +175,11 @@ func authoritiesModule() (debug.Module, error) {
 	if !ok {
 		return debug.Module{}, errors.New("this command has no build info with the version of its certificates")
 	}
-	for _, m := range info.Deps {
-		if m.Path == path {
-			return *m, nil
-		}
+	i := slices.IndexFunc(info.Deps, func(m *debug.Module) bool { return m.Path == path })
+	if i < 0 {
+		return debug.Module{}, fmt.Errorf("this command was built without module %s, which has its certificates", path)
 	}
-	return debug.Module{}, fmt.Errorf("this command was built without module %s, which has its certificates", path)
+	return *info.Deps[i], nil
 }
 
 // licences finds the licences of modules in the module cache.

@@ -15,7 +15,7 @@ import (
 
 	"stowage.dev/stowage/pkg/scheduling/volumetopology"
 	"stowage.dev/stowage/test/perf/figures"
-	"stowage.dev/stowage/test/perf/loadmodel/cputime"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 // scheduler runs scheduling cycles with the plugin as the only one. Not safe for
@@ -238,7 +238,7 @@ func newMeter() meter {
 		return least
 	}
 	origin := time.Now()
-	return meter{cpu: least(cputime.Thread), wall: least(func() time.Duration { return time.Since(origin) })}
+	return meter{cpu: least(source.Thread), wall: least(func() time.Duration { return time.Since(origin) })}
 }
 
 // phase runs a number of calls of one kind, which calls returns, and adds them
@@ -248,9 +248,9 @@ func (m meter) phase(t *tally, probe bool, calls func() int) {
 		calls()
 		return
 	}
-	begin := cputime.Thread()
+	begin := source.Thread()
 	n := calls()
-	t.spent += max(0, cputime.Thread()-begin-m.cpu)
+	t.spent += max(0, source.Thread()-begin-m.cpu)
 	t.calls += n
 }
 

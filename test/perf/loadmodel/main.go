@@ -101,18 +101,19 @@ func Default(nodes, pods int) Config {
 }
 
 func (c *Config) validate() error {
-	var errs []error
-	wrong := func(bad bool, format string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
+	switch {
+	case c.Nodes < 10:
+		return fmt.Errorf("%d nodes are too few for pods with four claims to find a place: at least 10", c.Nodes)
+	case c.VolumesPerNode < 4:
+		return fmt.Errorf("%d volumes per node are less than the claims of one pod: at least 4", c.VolumesPerNode)
+	case c.Pods < 10:
+		return fmt.Errorf("%d pods are too few to measure anything: at least 10", c.Pods)
+	case c.Occupied <= 0 || c.Occupied > 0.7:
+		return fmt.Errorf("occupied share %v: must be more than 0 and at most 0.7, so that every pod finds a place", c.Occupied)
+	case c.FourClaims < 0 || c.Returning < 0 || c.FourClaims+c.Returning > 1:
+		return errors.New("shares of pods must lie between 0 and 1 together")
 	}
-	wrong(c.Nodes < 10, "%d nodes are too few for pods with four claims to find a place: at least 10", c.Nodes)
-	wrong(c.VolumesPerNode < 4, "%d volumes per node are less than the claims of one pod: at least 4", c.VolumesPerNode)
-	wrong(c.Pods < 10, "%d pods are too few to measure anything: at least 10", c.Pods)
-	wrong(c.Occupied <= 0 || c.Occupied > 0.7, "occupied share %v: must be more than 0 and at most 0.7, so that every pod finds a place", c.Occupied)
-	wrong(c.FourClaims < 0 || c.Returning < 0 || c.FourClaims+c.Returning > 1, "shares of pods must lie between 0 and 1 together")
-	return errors.Join(errs...)
+	return nil
 }
 
 // probes is how many pods of a run, and at most every fifth, have each of their

@@ -52,7 +52,11 @@ func (o options) sbom(ctx context.Context, stdout io.Writer) error {
 			if err := json.Write(doc, &text, json.Indent("  ")); err != nil {
 				return fmt.Errorf("make document of %s: %w", image, err)
 			}
-			path := o.documentPath(image, p)
+			name := image
+			if len(o.platforms) > 1 {
+				name += "-" + p.OS + "-" + p.Architecture
+			}
+			path := filepath.Join(o.out, name+".spdx.json")
 			if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {
 				return err
 			}
@@ -60,14 +64,6 @@ func (o options) sbom(ctx context.Context, stdout io.Writer) error {
 		}
 	}
 	return nil
-}
-
-// documentPath contains the platform if there are several.
-func (o options) documentPath(image string, p v1.Platform) string {
-	if len(o.platforms) > 1 {
-		image += "-" + p.OS + "-" + p.Architecture
-	}
-	return filepath.Join(o.out, image+".spdx.json")
 }
 
 // document lists the contents of an image: the binary with its modules, and the certificates

@@ -270,7 +270,7 @@ func (m *model) next(ctx context.Context, probe bool) error {
 	if err != nil {
 		return err
 	}
-	state, node, err := m.scheduler.place(ctx, m.cluster, a.pod, probe)
+	state, node, err := m.place(ctx, a.pod, probe)
 	if err != nil {
 		return err
 	}

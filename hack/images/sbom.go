@@ -53,7 +53,11 @@ func (o options) sbom(ctx context.Context, stdout io.Writer) error {
 			if err := json.Write(doc, &text, json.Indent("  ")); err != nil {
 				return fmt.Errorf("make document of %s: %w", image, err)
 			}
-			path := o.documentPath(image, p)
+			name := image
+			if len(o.platforms) > 1 {
+				name += "-" + p.OS + "-" + p.Architecture
+			}
+			path := filepath.Join(o.out, name+".spdx.json")
 			if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {
 				return err
 			}
@@ -61,14 +65,6 @@ func (o options) sbom(ctx context.Context, stdout io.Writer) error {
 		}
 	}
 	return nil
-}
-
-// documentPath contains the platform if there are several.
-func (o options) documentPath(image string, p v1.Platform) string {
-	if len(o.platforms) > 1 {
-		image += "-" + p.OS + "-" + p.Architecture
-	}
-	return filepath.Join(o.out, image+".spdx.json")
 }
 
 // document lists the contents of an image: the binary with its modules, and the certificates
@@ -176,12 +172,11 @@ func authoritiesModule() (debug.Module, error) {
 	if !ok {
 		return debug.Module{}, errors.New("this command has no build info with the version of its certificates")
 	}
-	for _, m := range info.Deps {
-		if m.Path == path {
-			return *m, nil
-		}
+	i := slices.IndexFunc(info.Deps, func(m *debug.Module) bool { return m.Path == path })
+	if i < 0 {
+		return debug.Module{}, fmt.Errorf("this command was built without module %s, which has its certificates", path)
 	}
-	return debug.Module{}, fmt.Errorf("this command was built without module %s, which has its certificates", path)
+	return *info.Deps[i], nil
 }
 
 // licences finds the licences of modules in the module cache.

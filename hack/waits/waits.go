@@ -10,6 +10,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"slices"
 	"strings"
 )
@@ -86,7 +87,7 @@ func check(positions *token.FileSet, file *ast.File, constant map[string]bool) [
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
-			name := called(n)
+			name := types.ExprString(n.Fun)
 			if i, ok := bounding[name]; ok && i < len(n.Args) && written(n.Args[i], constant) {
 				report(n, "the wait of "+name)
 			}
@@ -96,7 +97,7 @@ func check(positions *token.FileSet, file *ast.File, constant map[string]bool) [
 		case *ast.AssignStmt:
 			for i, left := range n.Lhs {
 				selector, ok := left.(*ast.SelectorExpr)
-				if ok && selector.Sel.Name == "Timeout" && isEnv(selector.X) && i < len(n.Rhs) && written(n.Rhs[i], constant) {
+				if ok && selector.Sel.Name == "Timeout" && isEnv(types.ExprString(selector.X)) && i < len(n.Rhs) && written(n.Rhs[i], constant) {
 					report(n, "Timeout")
 				}
 			}
@@ -108,27 +109,7 @@ func check(positions *token.FileSet, file *ast.File, constant map[string]bool) [
 
 // isEnv reports whether an expression is an Env of the fixture, as tests call it, and not
 // the configuration of what is tested.
-func isEnv(e ast.Expr) bool {
-	switch e := e.(type) {
-	case *ast.Ident:
-		return e.Name == "e" || e.Name == "s"
-	case *ast.SelectorExpr:
-		return e.Sel.Name == "Env"
-	}
-	return false
-}
-
-// called returns the name of a function as the call has it, such as "time.After".
-func called(call *ast.CallExpr) string {
-	selector, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok {
-		return ""
-	}
-	if from, ok := selector.X.(*ast.Ident); ok {
-		return from.Name + "." + selector.Sel.Name
-	}
-	return "." + selector.Sel.Name
-}
+func isEnv(e string) bool { return e == "e" || e == "s" || strings.HasSuffix(e, ".Env") }
 
 // written reports whether an expression has a duration of seconds or more, or the name of
 // one, and nothing of package deadline.

@@ -138,26 +138,9 @@ func (s *setup) startScheduler(ctx context.Context, c Config) error {
 // kube-scheduler's defaults: high enough never to be the limit.
 const clientQPS = 5000
 
-const profileHead = `apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: default-scheduler
-`
-
-// topologyProfile is that of manifests/scheduler/only.
-const topologyProfile = `  plugins:
-    multiPoint:
-      enabled:
-      - name: VolumeTopology
-      disabled:
-      - name: VolumeBinding
-    preFilter:
-      enabled:
-      - name: VolumeTopology
-    postFilter:
-      enabled:
-      - name: VolumeTopology
-`
+// topologyConfig is the configuration of arms with VolumeTopology, whose last lines are of the
+// profile.
+const topologyConfig = "test/perf/schedulerperf/config/volumetopology.yaml"
 
 const pvControllerArgs = `  pluginConfig:
   - name: VolumeTopology
@@ -169,21 +152,24 @@ const pvControllerArgs = `  pluginConfig:
 
 // schedulerConfig is the KubeSchedulerConfiguration of an arm. qps 0 leaves the
 // client's limits at their defaults.
-func schedulerConfig(arm Arm, qps int) ([]byte, error) {
-	config := profileHead
+func schedulerConfig(arm Arm, qps int) (config []byte, err error) {
 	switch arm {
 	case Stock:
-	case Direct:
-		config += topologyProfile
-	case PVController:
-		config += topologyProfile + pvControllerArgs
+		config = []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+	case Direct, PVController:
+		if config, err = os.ReadFile(topologyConfig); err != nil {
+			return nil, fmt.Errorf("run this from the top of the repository: %w", err)
+		}
 	default:
 		return nil, fmt.Errorf("arm %q has no scheduler", arm)
 	}
-	if qps > 0 {
-		config += fmt.Sprintf("clientConnection: {qps: %d, burst: %d}\n", qps, qps)
+	if arm == PVController {
+		config = append(config, pvControllerArgs...)
 	}
-	return []byte(config), nil
+	if qps > 0 {
+		config = fmt.Appendf(config, "clientConnection: {qps: %d, burst: %d}\n", qps, qps)
+	}
+	return config, nil
 }
 
 // volumePlugin is the arm's volume plugin, by its name

@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"time"
 
-	"stowage.dev/stowage/test/perf/loadmodel/cputime"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 const (
@@ -50,10 +50,10 @@ func compare(over, under func(i int)) (a, b *arm) {
 }
 
 func (a *arm) sample() time.Duration {
-	begin := cputime.Thread()
+	begin := source.Thread()
 	for range a.batch {
 		a.call(a.next)
 		a.next++
 	}
-	return cputime.Thread() - begin
+	return source.Thread() - begin
 }

@@ -4,7 +4,8 @@
 package main
 
 import (
-	"fmt"
+	"cmp"
+	"slices"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
@@ -133,13 +134,8 @@ func (m *model) endClaim(namespace, name string) error {
 	released.Status.Phase = v1.VolumeReleased
 	m.put(m.volumes, bound, released)
 	m.remove(m.volumes, released)
-	size, ok := released.Spec.Capacity.Storage().AsInt64()
-	if !ok {
-		return fmt.Errorf("capacity of volume %s is not a number of bytes", released.Name)
-	}
-	hostname := released.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0]
-	again := &slot{name: released.Name, node: m.indexOf[hostname], size: int(size >> 20)}
-	m.put(m.volumes, nil, m.disk(again).Obj())
+	i, _ := slices.BinarySearchFunc(m.slots, released.Name, func(s slot, name string) int { return cmp.Compare(s.name, name) })
+	m.put(m.volumes, nil, m.disk(&m.slots[i]).Obj())
 	return nil
 }
 

@@ -15,10 +15,10 @@ import (
 
 	"stowage.dev/stowage/pkg/scheduling/volumetopology"
 	"stowage.dev/stowage/test/perf/figures"
-	"stowage.dev/stowage/test/perf/loadmodel/cputime"
+	"stowage.dev/stowage/test/perf/source"
 )
 
-// scheduler runs scheduling cycles with the plugin as the only one. Not safe for
+// scheduler is the state of scheduling cycles, with the plugin as the only one. Not safe for
 // concurrent use.
 type scheduler struct {
 	plugin *volumetopology.Plugin
@@ -55,90 +55,90 @@ func enough(nodes int) int {
 }
 
 // place runs one cycle up to Reserve, and returns what PreBind needs.
-func (s *scheduler) place(ctx context.Context, c *cluster, pod *v1.Pod, probe bool) (fwk.CycleState, int, error) {
+func (m *model) place(ctx context.Context, pod *v1.Pod, probe bool) (fwk.CycleState, int, error) {
 	state := framework.NewCycleState()
-	nodes, err := s.preFilterNodes(ctx, c, state, pod, probe)
+	nodes, err := m.preFilterNodes(ctx, state, pod, probe)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := s.filterNodes(ctx, state, pod, nodes, len(c.infos), probe); err != nil {
+	if err := m.filterNodes(ctx, state, pod, nodes, probe); err != nil {
 		return nil, 0, err
 	}
-	s.readNodes(c, probe)
-	best, err := s.scoreNodes(ctx, c, state, pod, probe)
+	m.readNodes(probe)
+	best, err := m.scoreNodes(ctx, state, pod, probe)
 	if err != nil {
 		return nil, 0, err
 	}
 	var status *fwk.Status
-	t := &s.reserve
-	if len(nodes) < len(c.infos) {
+	t := &m.reserve
+	if len(nodes) < len(m.infos) {
 		t = &tally{} // claims bound already: nothing to reserve
 	}
 	name := best.Node().Name
-	s.meter.phase(t, probe, func() int {
-		s.meter.one(t, probe, func() { status = s.plugin.Reserve(ctx, state, pod, name) })
+	m.meter.phase(t, probe, func() int {
+		m.meter.one(t, probe, func() { status = m.plugin.Reserve(ctx, state, pod, name) })
 		return 1
 	})
 	if !status.IsSuccess() {
 		return nil, 0, fmt.Errorf("reserve volumes of pod %s on node %s: %w", pod.Name, name, status.AsError())
 	}
-	return state, c.indexOf[name], nil
+	return state, m.indexOf[name], nil
 }
 
-func (s *scheduler) preFilterNodes(ctx context.Context, c *cluster, state fwk.CycleState, pod *v1.Pod, probe bool) ([]fwk.NodeInfo, error) {
+func (m *model) preFilterNodes(ctx context.Context, state fwk.CycleState, pod *v1.Pod, probe bool) ([]fwk.NodeInfo, error) {
 	var result *fwk.PreFilterResult
 	var status *fwk.Status
-	s.meter.phase(&s.preFilter, probe, func() int {
-		s.meter.one(&s.preFilter, probe, func() { result, status = s.plugin.PreFilter(ctx, state, pod, c.infos) })
+	m.meter.phase(&m.preFilter, probe, func() int {
+		m.meter.one(&m.preFilter, probe, func() { result, status = m.plugin.PreFilter(ctx, state, pod, m.infos) })
 		return 1
 	})
 	switch {
 	case !status.IsSuccess():
 		return nil, fmt.Errorf("PreFilter refuses pod %s: %w", pod.Name, status.AsError())
 	case result.AllNodes():
-		return c.infos, nil
+		return m.infos, nil
 	}
-	s.narrowed = s.narrowed[:0]
+	m.narrowed = m.narrowed[:0]
 	for name := range result.NodeNames {
-		s.narrowed = append(s.narrowed, c.infos[c.indexOf[name]])
+		m.narrowed = append(m.narrowed, m.infos[m.indexOf[name]])
 	}
-	return s.narrowed, nil
+	return m.narrowed, nil
 }
 
-// filterNodes leaves the nodes that fit in s.feasible.
-func (s *scheduler) filterNodes(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo, all int, probe bool) error {
-	s.feasible = s.feasible[:0]
+// filterNodes leaves the nodes that fit in m.feasible.
+func (m *model) filterNodes(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo, probe bool) error {
+	m.feasible = m.feasible[:0]
 	wanted := enough(len(nodes))
-	if cap(s.feasible) < wanted {
-		s.feasible = make([]fwk.NodeInfo, 0, wanted)
+	if cap(m.feasible) < wanted {
+		m.feasible = make([]fwk.NodeInfo, 0, wanted)
 	}
 	asked := 0
 	var failed *fwk.Status
-	s.meter.phase(&s.filter, probe, func() int {
-		for ; asked < len(nodes) && len(s.feasible) < wanted; asked++ {
-			info := nodes[(s.start+asked)%len(nodes)]
+	m.meter.phase(&m.filter, probe, func() int {
+		for ; asked < len(nodes) && len(m.feasible) < wanted; asked++ {
+			info := nodes[(m.start+asked)%len(nodes)]
 			var status *fwk.Status
 			if probe {
-				s.meter.one(&s.filter, probe, func() { status = s.plugin.Filter(ctx, state, pod, info) })
+				m.meter.one(&m.filter, probe, func() { status = m.plugin.Filter(ctx, state, pod, info) })
 			} else {
-				status = s.plugin.Filter(ctx, state, pod, info)
+				status = m.plugin.Filter(ctx, state, pod, info)
 			}
 			switch {
 			case status.IsSuccess():
-				s.feasible = append(s.feasible, info)
+				m.feasible = append(m.feasible, info)
 			case status.Code() == fwk.Error:
 				failed = status
 			}
 		}
 		return asked
 	})
-	s.start = (s.start + asked) % all
-	s.filtered += asked
-	s.refused += asked - len(s.feasible)
+	m.start = (m.start + asked) % len(m.infos)
+	m.filtered += asked
+	m.refused += asked - len(m.feasible)
 	switch {
 	case failed != nil:
 		return fmt.Errorf("filter nodes for pod %s: %w", pod.Name, failed.AsError())
-	case len(s.feasible) == 0:
+	case len(m.feasible) == 0:
 		return fmt.Errorf("none of %d nodes fits pod %s", asked, pod.Name)
 	}
 	return nil
@@ -146,15 +146,15 @@ func (s *scheduler) filterNodes(ctx context.Context, state fwk.CycleState, pod *
 
 // readNodes reads a field of as many nodes as a search visits, those that were
 // visited longest ago.
-func (s *scheduler) readNodes(c *cluster, probe bool) {
-	if probe || s.preFilter.calls%readEvery != 0 {
+func (m *model) readNodes(probe bool) {
+	if probe || m.preFilter.calls%readEvery != 0 {
 		return
 	}
-	n := min(enough(len(c.infos)), len(c.infos)/2)
-	s.meter.phase(&s.nodeRead, probe, func() int {
+	n := min(enough(len(m.infos)), len(m.infos)/2)
+	m.meter.phase(&m.nodeRead, probe, func() int {
 		for i := range n {
-			if c.infos[(s.start+i)%len(c.infos)].Node().Spec.Unschedulable {
-				s.blocked++
+			if m.infos[(m.start+i)%len(m.infos)].Node().Spec.Unschedulable {
+				m.blocked++
 			}
 		}
 		return n
@@ -165,23 +165,23 @@ func (s *scheduler) readNodes(c *cluster, probe bool) {
 const readEvery = 16
 
 // scoreNodes returns the feasible node of the highest score; of several, any.
-func (s *scheduler) scoreNodes(ctx context.Context, c *cluster, state fwk.CycleState, pod *v1.Pod, probe bool) (fwk.NodeInfo, error) {
-	if status := s.plugin.PreScore(ctx, state, pod, s.feasible); status.IsSkip() || len(s.feasible) == 1 {
-		return s.feasible[c.rng.IntN(len(s.feasible))], nil
+func (m *model) scoreNodes(ctx context.Context, state fwk.CycleState, pod *v1.Pod, probe bool) (fwk.NodeInfo, error) {
+	if status := m.plugin.PreScore(ctx, state, pod, m.feasible); status.IsSkip() || len(m.feasible) == 1 {
+		return m.feasible[m.rng.IntN(len(m.feasible))], nil
 	} else if !status.IsSuccess() {
 		return nil, fmt.Errorf("PreScore of pod %s: %w", pod.Name, status.AsError())
 	}
 	var best fwk.NodeInfo
 	var failed *fwk.Status
 	highest, equals := int64(-1), 0
-	s.meter.phase(&s.score, probe, func() int {
-		for _, info := range s.feasible {
+	m.meter.phase(&m.score, probe, func() int {
+		for _, info := range m.feasible {
 			var points int64
 			var status *fwk.Status
 			if probe {
-				s.meter.one(&s.score, probe, func() { points, status = s.plugin.Score(ctx, state, pod, info) })
+				m.meter.one(&m.score, probe, func() { points, status = m.plugin.Score(ctx, state, pod, info) })
 			} else {
-				points, status = s.plugin.Score(ctx, state, pod, info)
+				points, status = m.plugin.Score(ctx, state, pod, info)
 			}
 			if !status.IsSuccess() {
 				failed = status
@@ -190,14 +190,14 @@ func (s *scheduler) scoreNodes(ctx context.Context, c *cluster, state fwk.CycleS
 			case points > highest:
 				best, highest, equals = info, points, 1
 			case points == highest:
-				if equals++; c.rng.IntN(equals) == 0 {
+				if equals++; m.rng.IntN(equals) == 0 {
 					best = info
 				}
 			}
 		}
-		return len(s.feasible)
+		return len(m.feasible)
 	})
-	s.scored += len(s.feasible)
+	m.scored += len(m.feasible)
 	if failed != nil {
 		return nil, fmt.Errorf("score nodes for pod %s: %w", pod.Name, failed.AsError())
 	}
@@ -238,7 +238,7 @@ func newMeter() meter {
 		return least
 	}
 	origin := time.Now()
-	return meter{cpu: least(cputime.Thread), wall: least(func() time.Duration { return time.Since(origin) })}
+	return meter{cpu: least(source.Thread), wall: least(func() time.Duration { return time.Since(origin) })}
 }
 
 // phase runs a number of calls of one kind, which calls returns, and adds them
@@ -248,9 +248,9 @@ func (m meter) phase(t *tally, probe bool, calls func() int) {
 		calls()
 		return
 	}
-	begin := cputime.Thread()
+	begin := source.Thread()
 	n := calls()
-	t.spent += max(0, cputime.Thread()-begin-m.cpu)
+	t.spent += max(0, source.Thread()-begin-m.cpu)
 	t.calls += n
 }
 

@@ -59,7 +59,7 @@ func TestVerify(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := m.scheduler.place(t.Context(), m.cluster, a.pod, false); err != nil {
+			if _, _, err := m.place(t.Context(), a.pod, false); err != nil {
 				t.Fatal(err)
 			}
 		}, "want no reservation"},

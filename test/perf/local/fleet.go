@@ -63,7 +63,7 @@ func (b *bench) watching(ctx context.Context, r *parts.Run) (measured figures.Se
 	if err := s.makeVolumes(ctx); err != nil {
 		return nil, err
 	}
-	return parts.Rounds(r.Number("rounds"), []string{none, filtered, all}, func(_ int, arm string) (*benchfmt.Result, error) {
+	return parts.Rounds(r.Number("rounds"), arms(), func(_ int, arm watching) (*benchfmt.Result, error) {
 		return s.run(ctx, arm)
 	})
 }
@@ -103,33 +103,26 @@ func (s *fleet) update(ctx context.Context) error {
 	})
 }
 
-// The arms: who watches.
-const (
-	none     = "none"
-	filtered = "filtered"
-	all      = "all"
-)
+// watching is an arm: who watches.
+type watching struct {
+	name      string
+	selectors []string // of each watcher
+	events    int64    // that the updates make for all watchers
+}
 
-// expected is how many events of an arm's watchers the updates make.
-var expected = map[string]int64{filtered: updates, all: updates * watchingAll}
+func (w watching) String() string { return w.name }
 
-// selectors are those of an arm's watchers.
-func selectors(arm string) []string {
-	switch arm {
-	case filtered:
-		own := make([]string, nodes)
-		for n := range own {
-			own[n] = localpv.Selector(nodeName(n))
-		}
-		return own
-	case all:
-		return make([]string, watchingAll)
+// arms are no watches, those of all nodes' own volumes, and some of all volumes.
+func arms() []watching {
+	own := make([]string, nodes)
+	for n := range own {
+		own[n] = localpv.Selector(nodeName(n))
 	}
-	return nil
+	return []watching{{"none", nil, 0}, {"filtered", own, updates}, {"all", make([]string, watchingAll), updates * watchingAll}}
 }
 
 // run measures one arm on a new API server, whose cache is warm.
-func (s *fleet) run(ctx context.Context, arm string) (*benchfmt.Result, error) {
+func (s *fleet) run(ctx context.Context, arm watching) (*benchfmt.Result, error) {
 	if err := s.cluster.APIServer().Restart(ctx); err != nil {
 		return nil, err
 	}
@@ -138,7 +131,7 @@ func (s *fleet) run(ctx context.Context, arm string) (*benchfmt.Result, error) {
 	}
 	w := &watchers{config: s.cluster.RESTConfig()}
 	defer w.stop()
-	values, err := s.phase(w, "connect", "volumes", func() error { return w.start(ctx, selectors(arm)) })
+	values, err := s.phase(w, "connect", "volumes", func() error { return w.start(ctx, arm.selectors) })
 	if err != nil {
 		return nil, err
 	}
@@ -150,13 +143,13 @@ func (s *fleet) run(ctx context.Context, arm string) (*benchfmt.Result, error) {
 		values = values[1:] // nothing connects
 	}
 	update, err := s.phase(w, "update", "events", func() error {
-		want := w.events.Load() + expected[arm]
+		want := w.events.Load() + arm.events
 		if err := s.update(ctx); err != nil {
 			return err
 		}
 		return w.wait(ctx, "the events of all updates", func() bool { return w.events.Load() >= want })
 	})
-	return figures.Line("Watch/watchers="+arm, 1, slices.Concat(
+	return figures.Line("Watch/watchers="+arm.name, 1, slices.Concat(
 		[]figures.Value{{Value: float64(w.count), Unit: "watchers"}, {Value: float64(used.RSS), Unit: "rss-B"}}, values, update,
 	)...), err
 }

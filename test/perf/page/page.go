@@ -25,8 +25,8 @@ const (
 
 // Write writes the tables of the page at root, the top of the repository.
 func Write(root string) error {
-	path := filepath.Join(root, Path)
-	page, err := os.ReadFile(path)
+	file := filepath.Join(root, Path)
+	page, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func Write(root string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(text), 0o644)
+	return os.WriteFile(file, []byte(text), 0o644)
 }
 
 // Fill is the page with the tables of the stored results.
@@ -256,26 +256,20 @@ func schedulerPerfWorkloads(s figures.Set) []string {
 
 // sources has a row for each commit and machine that measured something.
 func sources(s figures.Set) string {
-	var order []string
-	from, what := map[string][]string{}, map[string][]string{}
+	var all [][]string // the figures of a row, which are its first cell, are joined by commas
 	for _, r := range s {
 		day, _, _ := strings.Cut(r.GetConfig("measured"), "T")
-		row := []string{day, r.GetConfig("commit"), r.GetConfig("cpu"), r.GetConfig("kernel")}
-		key := strings.Join(row, "\n")
-		if from[key] == nil {
-			order, from[key] = append(order, key), row
-		}
+		from := []string{day, r.GetConfig("commit"), r.GetConfig("cpu"), r.GetConfig("kernel")}
 		name, _, _ := strings.Cut(string(r.Name), "/")
 		if name == "Cluster" {
 			name = label(path.Dir(string(r.Name)))
 		}
-		if !slices.Contains(what[key], name) {
-			what[key] = append(what[key], name)
+		i := slices.IndexFunc(all, func(row []string) bool { return slices.Equal(row[1:], from) })
+		if i < 0 {
+			all = append(all, append([]string{name}, from...))
+		} else if !slices.Contains(strings.Split(all[i][0], ", "), name) {
+			all[i][0] += ", " + name
 		}
-	}
-	var all [][]string
-	for _, key := range order {
-		all = append(all, append([]string{strings.Join(what[key], ", ")}, from[key]...))
 	}
 	return Table(5, []string{"figures", "day", "Stowage", "processor", "kernel"}, all)
 }

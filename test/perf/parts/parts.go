@@ -69,11 +69,11 @@ type Run struct {
 	out     string
 	command string
 	parts   []Part
-	numbers map[string]int
+	numbers map[string]*int
 }
 
 // Number is the value of a flag.
-func (r *Run) Number(name string) int { return r.numbers[name] }
+func (r *Run) Number(name string) int { return *r.numbers[name] }
 
 // Main runs the command and ends the process if it fails.
 func (b Benchmark) Main() {
@@ -109,7 +109,7 @@ func (b Benchmark) run(ctx context.Context, args []string) (err error) {
 }
 
 func (b Benchmark) parse(args []string) (*Run, error) {
-	r := &Run{command: "make " + b.Name, numbers: map[string]int{}}
+	r := &Run{command: "make " + b.Name, numbers: map[string]*int{}}
 	var names []string
 	for _, p := range b.Parts {
 		names = append(names, p.Name)
@@ -118,9 +118,8 @@ func (b Benchmark) parse(args []string) (*Run, error) {
 	only := flags.String("only", "", "what to measure, with commas between: "+strings.Join(names, ", ")+"; empty: all")
 	quick := flags.Bool("quick", false, "a small set, which is not stored")
 	flags.StringVar(&r.out, "out", "", "file that results are stored in; empty: they are only printed")
-	given := map[string]*int{}
 	for _, n := range b.Numbers {
-		given[n.Name] = flags.Int(n.Name, 0, fmt.Sprintf("%s; 0: %d", n.Usage, n.Default))
+		r.numbers[n.Name] = flags.Int(n.Name, 0, fmt.Sprintf("%s; 0: %d", n.Usage, n.Default))
 	}
 	if b.Flags != nil {
 		b.Flags(flags)
@@ -149,16 +148,15 @@ func (b Benchmark) parse(args []string) (*Run, error) {
 		}
 	}
 	for _, n := range b.Numbers {
-		switch value := *given[n.Name]; {
-		case value < 0:
-			return nil, fmt.Errorf("-%s must be at least 1, or 0 for the default of %d, got %d", n.Name, n.Default, value)
-		case value > 0:
-			r.numbers[n.Name] = value
-			r.command += fmt.Sprintf(" %s=%d", strings.ToUpper(n.Name), value)
+		switch value := r.numbers[n.Name]; {
+		case *value < 0:
+			return nil, fmt.Errorf("-%s must be at least 1, or 0 for the default of %d, got %d", n.Name, n.Default, *value)
+		case *value > 0:
+			r.command += fmt.Sprintf(" %s=%d", strings.ToUpper(n.Name), *value)
 		case *quick && n.Quick > 0:
-			r.numbers[n.Name] = n.Quick
+			*value = n.Quick
 		default:
-			r.numbers[n.Name] = n.Default
+			*value = n.Default
 		}
 	}
 	return r, nil

@@ -216,7 +216,7 @@ func upReal(ctx context.Context, o options) error {
 		err = startScheduler(starting, c.Cluster, o)
 	}
 	if err == nil {
-		fmt.Printf("kubectl is %s\n\n", c.KubectlPath())
+		fmt.Printf("kubectl is %s\n\n", binaries.Node.Kubectl)
 		err = wait(ctx, c.Cluster)
 	}
 	return errors.Join(err, c.Stop())

@@ -24,7 +24,7 @@ func TestQuickStart(t *testing.T) {
 	lines := strings.ReplaceAll(quickStart(t), "registry.example/", r.address+"/")
 	cmd := exec.CommandContext(s.Context, "bash", "-euxo", "pipefail", "-c", lines)
 	cmd.Dir = top
-	cmd.Env = append(userEnv(s), "PATH="+strings.Join([]string{filepath.Dir(s.Cluster.KubectlPath()), filepath.Dir(helm), os.Getenv("PATH")}, ":"),
+	cmd.Env = append(userEnv(s), "PATH="+strings.Join([]string{filepath.Dir(frame.Binaries().Node.Kubectl), filepath.Dir(helm), os.Getenv("PATH")}, ":"),
 		"SSL_CERT_DIR="+r.authorities, "ARCHIVES="+t.TempDir())
 	out, err := cmd.CombinedOutput()
 	if err != nil {

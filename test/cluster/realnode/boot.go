@@ -40,16 +40,6 @@ func (n *Node) Start(ctx context.Context) error {
 	return nil
 }
 
-// first is the node's first start.
-func (n *Node) first(ctx context.Context, disks []Disk) error {
-	for _, d := range disks {
-		if _, err := n.AddDisk(ctx, d); err != nil {
-			return err
-		}
-	}
-	return n.Start(ctx)
-}
-
 func (n *Node) boot(ctx context.Context) error {
 	boot := string(uuid.NewUUID())
 	if err := n.prepare(boot); err != nil {

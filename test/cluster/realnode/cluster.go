@@ -28,14 +28,12 @@
 package realnode
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -79,7 +77,7 @@ func Start(ctx context.Context, config Config) (_ *Cluster, err error) {
 	if err := sweep(); err != nil {
 		return nil, fmt.Errorf("remove what a killed run left: %w", err)
 	}
-	if err := allowWatchers(); err != nil {
+	if err := allowWatchers(ctx); err != nil {
 		return nil, err
 	}
 	control := c.config.Cluster
@@ -187,8 +185,15 @@ func (c *Cluster) AddNodes(ctx context.Context, specs ...NodeSpec) ([]*Node, err
 		return nodes, err
 	}
 	var group errgroup.Group
-	for i, spec := range specs {
-		group.Go(func() error { return nodes[i].first(ctx, spec.Disks) })
+	for _, n := range nodes {
+		group.Go(func() error {
+			for _, d := range n.spec.Disks {
+				if _, err := n.AddDisk(ctx, d); err != nil {
+					return err
+				}
+			}
+			return n.Start(ctx)
+		})
 	}
 	return nodes, group.Wait()
 }
@@ -218,29 +223,16 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return output(ctx, nil, []string{"KUBECONFIG=" + c.Kubeconfig(), "KUBECACHEDIR=" + c.Folder() + "/kubectl"}, command...)
 }
 
-// KubectlPath is where kubectl is.
-func (c *Cluster) KubectlPath() string { return c.config.Binaries.Node.Kubectl }
-
 // watchers is how many inotify instances root may have. A node with a provisioner takes 10, a control
 // plane 8; Linux allows 128 by default.
 const watchers = 2048
 
-const watchersFile = "/proc/sys/fs/inotify/max_user_instances"
-
 // allowWatchers raises the machine's limit for good, if it is lower: other clusters may need it
 // when this one ends.
-func allowWatchers() error {
-	data, err := os.ReadFile(watchersFile)
-	if err != nil {
-		return fmt.Errorf("read how many inotify instances there may be: %w", err)
-	}
-	if n, err := strconv.Atoi(string(bytes.TrimSpace(data))); err != nil || n >= watchers {
-		return err
-	}
-	if err := os.WriteFile(watchersFile, []byte(strconv.Itoa(watchers)), 0); err != nil {
-		return fmt.Errorf("allow %d inotify instances: %w", watchers, err)
-	}
-	return nil
+func allowWatchers(ctx context.Context) error {
+	const file = "/proc/sys/fs/inotify/max_user_instances"
+	script := fmt.Sprintf("[ $(cat %[1]s) -ge %[2]d ] || echo %[2]d >%[1]s", file, watchers)
+	return run(ctx, "", "sh", "-ec", script)
 }
 
 // gracePeriod is how long the heartbeats of a node may be missing before it is not Ready: a third

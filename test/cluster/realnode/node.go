@@ -86,20 +86,12 @@ func (n *Node) Containerd() *cluster.Component { return n.containerd }
 // Kubelet is the node's kubelet. Killing it leaves containers running.
 func (n *Node) Kubelet() *cluster.Component { return n.kubelet }
 
-// Path returns this machine's path of a node's absolute path below /var, /mnt, /opt,
-// /srv or /home. File systems that are mounted in the node are not visible there: see
-// Node.Run.
-func (n *Node) Path(path string) string { return filepath.Join(n.root(), path) }
-
 // path is in the node's own folder.
 func (n *Node) path(elements ...string) string {
 	return filepath.Join(append([]string{n.cluster.Folder(), "nodes", n.Name}, elements...)...)
 }
 
 func (n *Node) root() string { return n.path("root") }
-
-// Running reports whether the node runs.
-func (n *Node) Running() bool { return n.pid() != 0 }
 
 // pid is that of the node's process 1, 0 if it does not run.
 func (n *Node) pid() int {

@@ -51,7 +51,7 @@ func TestStress(t *testing.T) {
 		},
 		MaxBackoffSeconds: 1,
 	})
-	c := &churn{Env: e, random: rand.New(rand.NewPCG(seed, 0)), profiles: s.Names(), pods: map[string]*v1.Pod{}}
+	c := &churn{Env: e, random: rand.New(rand.NewPCG(seed, 0)), profiles: s.Names, pods: map[string]*v1.Pod{}}
 	records := newLedger(func() error { return s.Cache().Check() })
 	r := newRecycler(e.Client, records, c.addStorage())
 	wait := r.start(e.Context(), e.Namespace)

@@ -184,7 +184,7 @@ func TestStorageCapacity(t *testing.T) {
 // CSIStorageCapacity shows it.
 func TestCapacityInFlight(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(e *fixture.Env) {
+	fixture.BothModes(t, func(e *fixture.Env) {
 		e.AddNodes(e.Node("a"))
 		createClass(e)
 		trackCapacity(e, true)

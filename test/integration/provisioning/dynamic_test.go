@@ -30,7 +30,7 @@ const (
 // volume on the node that the scheduler selected, within the class's topology.
 func TestDynamicProvisioning(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(e *fixture.Env) {
+	fixture.BothModes(t, func(e *fixture.Env) {
 		e.AddNodes(e.Node("a").Zone(e.Name("out")), e.Node("b").Zone(e.Name("in")), e.Node("c").Zone(e.Name("in")))
 		createClass(e, func(c *builders.Class) { c.AllowedTopology(v1.LabelTopologyZone, e.Name("in")) })
 		p := startProvisioner(e, nil)
@@ -115,7 +115,7 @@ func TestNoNodeAllowed(t *testing.T) {
 // TestImmediateProvisioning: the volume is provisioned first, and the pod is placed on its node.
 func TestImmediateProvisioning(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(e *fixture.Env) {
+	fixture.BothModes(t, func(e *fixture.Env) {
 		e.AddNodes(e.Node("a").Zone(e.Name("out")), e.Node("b").Zone(e.Name("in")))
 		createClass(e, func(c *builders.Class) { c.Immediate().AllowedTopology(v1.LabelTopologyZone, e.Name("in")) })
 		startProvisioner(e, nil)
@@ -154,7 +154,7 @@ func TestExistingAndDynamic(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bothModes(t, func(e *fixture.Env) {
+			fixture.BothModes(t, func(e *fixture.Env) {
 				e.AddNodes(e.Node("a"), e.Node("b"))
 				createClass(e)
 				startProvisioner(e, nil)
@@ -179,7 +179,7 @@ func TestExistingAndDynamic(t *testing.T) {
 // with it.
 func TestEphemeralDynamic(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(e *fixture.Env) {
+	fixture.BothModes(t, func(e *fixture.Env) {
 		e.AddNodes(e.Node("a"))
 		createClass(e)
 		startProvisioner(e, nil)
@@ -196,7 +196,7 @@ func TestEphemeralDynamic(t *testing.T) {
 // long before bindTimeoutSeconds.
 func TestRefusedNode(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(e *fixture.Env) {
+	fixture.BothModes(t, func(e *fixture.Env) {
 		e.AddNodes(e.Node("a"), e.Node("b"))
 		createClass(e)
 		var once sync.Once

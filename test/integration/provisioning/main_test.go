@@ -14,16 +14,3 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m, vendors.begin)) }
-
-// bothModes runs a test with each binding mode.
-func bothModes(t *testing.T, test func(*fixture.Env)) {
-	t.Helper()
-	for _, profile := range fixture.SharedProfiles() {
-		t.Run(profile, func(t *testing.T) {
-			t.Parallel()
-			e := fixture.New(t)
-			e.Use(profile)
-			test(e)
-		})
-	}
-}

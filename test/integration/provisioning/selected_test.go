@@ -29,7 +29,7 @@ func deleteNode(e *fixture.Env, name string) {
 // more. The stock plugin rejects every node forever.
 func TestSelectedNodeIsGone(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(e *fixture.Env) {
+	fixture.BothModes(t, func(e *fixture.Env) {
 		e.AddNodes(e.Node("a"))
 		createClass(e)
 		p := startProvisioner(e, nil)
@@ -50,7 +50,7 @@ func TestSelectedNodeIsGone(t *testing.T) {
 // to, until that is deleted.
 func TestSelectedNodeIsDeleted(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(e *fixture.Env) {
+	fixture.BothModes(t, func(e *fixture.Env) {
 		e.AddNodes(e.Node("a"), e.Node("b"))
 		createClass(e)
 		e.CreatePVC(made(e, "data", "5Gi").SelectedNode(e.Name("b")))
@@ -71,7 +71,7 @@ func TestSelectedNodeIsDeleted(t *testing.T) {
 // makes a volume for it.
 func TestSelectedNodeIsDeletedInFlight(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(e *fixture.Env) {
+	fixture.BothModes(t, func(e *fixture.Env) {
 		e.AddNodes(e.Node("a"))
 		createClass(e)
 		e.CreatePVC(made(e, "data", "5Gi"))

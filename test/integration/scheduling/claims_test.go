@@ -54,7 +54,7 @@ func TestImmediateBesideDelayed(t *testing.T) {
 // TestMissingClaim: the pod's condition names it, and the pod is placed when it exists.
 func TestMissingClaim(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(e *fixture.Env) {
+	fixture.BothModes(t, func(e *fixture.Env) {
 		pod := create(e, scene{
 			nodes:   []*builders.Node{e.Node("a")},
 			volumes: []*builders.PV{e.LocalPV("volume", "a")},
@@ -152,7 +152,7 @@ func TestGenericEphemeralVolumes(t *testing.T) {
 	t.Parallel()
 	t.Run("get volumes like any other claim", func(t *testing.T) {
 		t.Parallel()
-		bothModes(t, func(e *fixture.Env) {
+		fixture.BothModes(t, func(e *fixture.Env) {
 			pod := create(e, scene{
 				nodes:   []*builders.Node{e.Node("a"), e.Node("b")},
 				volumes: []*builders.PV{e.LocalPV("on-a", "a"), e.LocalPV("on-b-1", "b"), e.LocalPV("on-b-2", "b").Capacity("3Gi")},

@@ -88,7 +88,7 @@ func bindingHeld(t *testing.T, test func(e *fixture.Env, pod *v1.Pod, release fu
 // volume's node, any number of times.
 func TestPodRecreated(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(e *fixture.Env) {
+	fixture.BothModes(t, func(e *fixture.Env) {
 		pod := create(e, scene{
 			nodes:   []*builders.Node{e.Node("a"), e.Node("b")},
 			volumes: []*builders.PV{e.LocalPV("on-a", "a").Capacity("5Gi"), e.LocalPV("on-b", "b")},
@@ -108,7 +108,7 @@ func TestPodRecreated(t *testing.T) {
 // is bound to its former volumes.
 func TestStatefulSet(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(e *fixture.Env) {
+	fixture.BothModes(t, func(e *fixture.Env) {
 		const nodes, replicas = 3, 5
 		for n := range nodes {
 			node := fmt.Sprintf("node-%d", n)

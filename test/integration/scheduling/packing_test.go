@@ -22,7 +22,7 @@ func TestPerfectPacking(t *testing.T) {
 	t.Parallel()
 	campaign.Begin(t)
 	nodes, perNode := campaign.Scale(6, 100), campaign.Scale(5, 10)
-	bothModes(t, func(e *fixture.Env) {
+	fixture.BothModes(t, func(e *fixture.Env) {
 		var machines []*builders.Node
 		var volumes []*builders.PV
 		fitting := map[string]bool{}
@@ -92,7 +92,7 @@ func TestTwoProfilesOneCache(t *testing.T) {
 		first, second := fmt.Sprintf("claim-%d-a", i), fmt.Sprintf("claim-%d-b", i)
 		e.CreatePVC(e.PVC(first))
 		e.CreatePVC(e.PVC(second))
-		e.Use(fixture.SharedProfiles()[i%2])
+		e.Use([]string{fixture.DirectProfile, fixture.PVControllerProfile}[i%2])
 		pods = append(pods, e.CreatePod(e.Pod(fmt.Sprintf("pod-%d", i)).PVC(first, second)))
 	}
 	for _, pod := range pods {

@@ -123,7 +123,7 @@ func TestHalfMadeBinding(t *testing.T) {
 	for _, claims := range [][]string{{"data"}, {"data", "log"}} {
 		t.Run(claims[len(claims)-1], func(t *testing.T) {
 			t.Parallel()
-			bothModes(t, func(e *fixture.Env) {
+			fixture.BothModes(t, func(e *fixture.Env) {
 				e.AddNodes(e.Node("a"), e.Node("b"))
 				pod := e.Pod("pod").PVC(claims...)
 				e.CreatePVs(e.LocalPV("other-on-a", "a"), e.LocalPV("on-b-1", "b").Capacity("2Gi"), e.LocalPV("on-b-2", "b"))

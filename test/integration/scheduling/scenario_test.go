@@ -105,19 +105,6 @@ func wantBindings(e *fixture.Env, want map[string]string) {
 	}
 }
 
-// bothModes runs a test with each binding mode.
-func bothModes(t *testing.T, test func(*fixture.Env)) {
-	t.Helper()
-	for _, profile := range fixture.SharedProfiles() {
-		t.Run(profile, func(t *testing.T) {
-			t.Parallel()
-			e := fixture.New(t)
-			e.Use(profile)
-			test(e)
-		})
-	}
-}
-
 // on pins a pod to a node.
 func on(e *fixture.Env, pod *builders.Pod, node string) *builders.Pod {
 	return pod.NodeSelector(v1.LabelHostname, e.Name(node))

@@ -20,7 +20,7 @@ func TestStaticWaitForFirstConsumer(t *testing.T) {
 	for claims := 1; claims <= 4; claims++ {
 		t.Run(fmt.Sprintf("claims=%d", claims), func(t *testing.T) {
 			t.Parallel()
-			bothModes(t, staticScenario(claims).happens)
+			fixture.BothModes(t, staticScenario(claims).happens)
 		})
 	}
 }

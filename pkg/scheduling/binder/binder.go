@@ -4,6 +4,7 @@
 package binder
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -96,4 +97,70 @@ func New(c Config) (*Binder, error) {
 		return nil, errors.New("binder: Mode must be Direct or PVController")
 	}
 	return &Binder{client: c.Client, cache: c.Cache, timeout: c.Timeout, mode: c.Mode, timers: map[*time.Timer]struct{}{}}, nil
+}
+
+// Shutdown returns when no call is in progress, or when ctx ends. Phases of volumes that are
+// open stay so, for the PV controller. After the context of all calls has ended nothing is
+// written later than that: a call that begins writes nothing.
+func (b *Binder) Shutdown(ctx context.Context) {
+	b.mu.Lock()
+	b.ended = true
+	for timer := range b.timers {
+		if timer.Stop() {
+			b.calls--
+		}
+	}
+	clear(b.timers)
+	if b.calls == 0 {
+		b.mu.Unlock()
+		return
+	}
+	if b.settled == nil {
+		b.settled = make(chan struct{})
+	}
+	settled := b.settled
+	b.mu.Unlock()
+	select {
+	case <-settled:
+	case <-ctx.Done():
+	}
+}
+
+// begin counts a call until end.
+func (b *Binder) begin() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls++
+}
+
+func (b *Binder) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.calls--; b.calls == 0 && b.settled != nil {
+		close(b.settled)
+		b.settled = nil
+	}
+}
+
+// after calls write after the delay, unless Shutdown is called first. It counts as a call until
+// write has returned.
+func (b *Binder) after(delay time.Duration, write func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return
+	}
+	b.calls++
+	var timer *time.Timer
+	timer = time.AfterFunc(delay, func() {
+		defer b.end()
+		b.mu.Lock()
+		delete(b.timers, timer)
+		ended := b.ended
+		b.mu.Unlock()
+		if !ended {
+			write()
+		}
+	})
+	b.timers[timer] = struct{}{}
 }

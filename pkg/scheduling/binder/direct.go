@@ -95,6 +95,11 @@ func (r *run) bindClaims(ctx context.Context) (finished bool, err error) {
 	return finished, err
 }
 
+// awaitBound waits until all claims are Bound.
+func (r *run) awaitBound(ctx context.Context) error {
+	return r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state == plan.Bound })
+}
+
 // boundByController reports whether the PV controller has written the claim. It writes the
 // claim's status next, with which our write would conflict.
 func (r *run) boundByController(b *binding) bool {

@@ -99,23 +99,3 @@ func outcome(err error) string {
 		return outcomeError
 	}
 }
-
-// waiting describes for users what a claim in this state waits for.
-func waiting(s claimState) string {
-	text := ""
-	switch s.state {
-	case plan.Requested:
-		by := "a provisioner"
-		if s.provisioner != "" {
-			by = fmt.Sprintf("provisioner %q", s.provisioner)
-		}
-		text = fmt.Sprintf("waits for %s to create its volume on node %q, see the claim's events", by, s.node)
-	case plan.Unseen, plan.Claimed:
-		text = fmt.Sprintf("waits for the PV controller (kube-controller-manager) to bind it to volume %q", s.volumeName())
-	case plan.ClaimBound:
-		text = fmt.Sprintf("waits for its status and that of volume %q to become Bound", s.volumeName())
-	case plan.Bound:
-		text = "is bound"
-	}
-	return fmt.Sprintf("claim %q %s", s.name, text)
-}

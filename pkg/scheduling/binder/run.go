@@ -66,72 +66,6 @@ func (b *Binder) work(ctx context.Context, p *plan.Plan, steps func(*run, contex
 	return err
 }
 
-// Shutdown returns when no call is in progress, or when ctx ends. Phases of volumes that are
-// open stay so, for the PV controller. After the context of all calls has ended nothing is
-// written later than that: a call that begins writes nothing.
-func (b *Binder) Shutdown(ctx context.Context) {
-	b.mu.Lock()
-	b.ended = true
-	for timer := range b.timers {
-		if timer.Stop() {
-			b.calls--
-		}
-	}
-	clear(b.timers)
-	if b.calls == 0 {
-		b.mu.Unlock()
-		return
-	}
-	if b.settled == nil {
-		b.settled = make(chan struct{})
-	}
-	settled := b.settled
-	b.mu.Unlock()
-	select {
-	case <-settled:
-	case <-ctx.Done():
-	}
-}
-
-// begin counts a call until end.
-func (b *Binder) begin() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.calls++
-}
-
-func (b *Binder) end() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.calls--; b.calls == 0 && b.settled != nil {
-		close(b.settled)
-		b.settled = nil
-	}
-}
-
-// after calls write after the delay, unless Shutdown is called first. It counts as a call until
-// write has returned.
-func (b *Binder) after(delay time.Duration, write func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ended {
-		return
-	}
-	b.calls++
-	var timer *time.Timer
-	timer = time.AfterFunc(delay, func() {
-		defer b.end()
-		b.mu.Lock()
-		delete(b.timers, timer)
-		ended := b.ended
-		b.mu.Unlock()
-		if !ended {
-			write()
-		}
-	})
-	b.timers[timer] = struct{}{}
-}
-
 // run is one Bind call. One goroutine at a time writes each of its bindings and
 // provisions: every step waits for its goroutines.
 type run struct {
@@ -328,6 +262,11 @@ func (r *run) selectNode(ctx context.Context, p *provision) error {
 	return nil
 }
 
+// newestClaim returns the newest observed version of the claim, nil if it does not exist.
+func (r *run) newestClaim(claim *v1.PersistentVolumeClaim) *v1.PersistentVolumeClaim {
+	return r.cache.Claim(claim.Namespace, claim.Name)
+}
+
 // complete is steps 3 and 4.
 func (r *run) complete(ctx context.Context) error {
 	var err error
@@ -341,6 +280,11 @@ func (r *run) complete(ctx context.Context) error {
 	}
 	r.removeMarks(ctx)
 	return nil
+}
+
+// awaitController is step 4 of PVController.
+func (r *run) awaitController(ctx context.Context) error {
+	return r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state >= plan.ClaimBound })
 }
 
 // advance is execute without waiting for a provisioner.
@@ -358,17 +302,6 @@ func (r *run) advance(ctx context.Context) error {
 		}
 	}
 	return r.complete(ctx)
-}
-
-// requested returns, for each claim that waits for a provisioner, a description of that.
-func requested(states []claimState) []string {
-	var open []string
-	for _, s := range states {
-		if s.state == plan.Requested {
-			open = append(open, waiting(s))
-		}
-	}
-	return open
 }
 
 // explain returns the error for users of the end of the caller's context, or of Bind's own

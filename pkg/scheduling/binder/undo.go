@@ -15,6 +15,7 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
 // undoTime is the deadline of undo.
@@ -119,4 +120,15 @@ func (r *run) removeMarks(ctx context.Context) {
 		klog.FromContext(ctx).Info("Failed to remove the annotation of an undone binding",
 			logkeys.Pod, klog.KRef(r.plan.Pod.Namespace, r.plan.Pod.Name), "annotation", wellknown.BindingUndoneAnnotation, "err", err)
 	}
+}
+
+// requested returns, for each claim that waits for a provisioner, a description of that.
+func requested(states []claimState) []string {
+	var open []string
+	for _, s := range states {
+		if s.state == plan.Requested {
+			open = append(open, waiting(s))
+		}
+	}
+	return open
 }

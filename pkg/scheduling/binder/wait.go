@@ -5,6 +5,7 @@ package binder
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -68,16 +69,6 @@ func (r *run) awaitVolumes(ctx context.Context) error {
 	return r.await(ctx, completionTime, func(s claimState, overdue bool) bool {
 		return s.state > plan.Claimed || !s.controllerOnly && (overdue || !s.controllers)
 	})
-}
-
-// awaitController is step 4 of PVController.
-func (r *run) awaitController(ctx context.Context) error {
-	return r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state >= plan.ClaimBound })
-}
-
-// awaitBound waits until all claims are Bound.
-func (r *run) awaitBound(ctx context.Context) error {
-	return r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state == plan.Bound })
 }
 
 // await returns when every claim is ready, or with the first failure of any, without
@@ -201,11 +192,6 @@ func (r *run) offNode(s claimState) *plan.Failure {
 	return nil
 }
 
-// newestClaim returns the newest observed version of the claim, nil if it does not exist.
-func (r *run) newestClaim(claim *v1.PersistentVolumeClaim) *v1.PersistentVolumeClaim {
-	return r.cache.Claim(claim.Namespace, claim.Name)
-}
-
 // volumeOf returns the volume that the claim is bound to, else one that refers to it, else
 // nil.
 func (r *run) volumeOf(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
@@ -229,4 +215,24 @@ func newer(own, cached *v1.PersistentVolume) *v1.PersistentVolume {
 		return own
 	}
 	return cached
+}
+
+// waiting describes for users what a claim in this state waits for.
+func waiting(s claimState) string {
+	text := ""
+	switch s.state {
+	case plan.Requested:
+		by := "a provisioner"
+		if s.provisioner != "" {
+			by = fmt.Sprintf("provisioner %q", s.provisioner)
+		}
+		text = fmt.Sprintf("waits for %s to create its volume on node %q, see the claim's events", by, s.node)
+	case plan.Unseen, plan.Claimed:
+		text = fmt.Sprintf("waits for the PV controller (kube-controller-manager) to bind it to volume %q", s.volumeName())
+	case plan.ClaimBound:
+		text = fmt.Sprintf("waits for its status and that of volume %q to become Bound", s.volumeName())
+	case plan.Bound:
+		text = "is bound"
+	}
+	return fmt.Sprintf("claim %q %s", s.name, text)
 }

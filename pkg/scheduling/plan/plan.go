@@ -80,8 +80,3 @@ type Provision struct {
 func (p *Plan) Empty() bool {
 	return len(p.Bindings) == 0 && len(p.Provisions) == 0
 }
-
-// claimName returns namespace/name.
-func claimName(c *v1.PersistentVolumeClaim) string {
-	return c.Namespace + "/" + c.Name
-}

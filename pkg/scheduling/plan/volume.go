@@ -232,3 +232,8 @@ func restore(object *metav1.ObjectMeta, was map[string]string, key string) {
 		delete(object.Annotations, key)
 	}
 }
+
+// claimName returns namespace/name.
+func claimName(c *v1.PersistentVolumeClaim) string {
+	return c.Namespace + "/" + c.Name
+}

@@ -105,12 +105,6 @@ func (c *Cache) podDeleted(pod *v1.Pod) {
 	c.watch.notify(watchKey{kind: watchPod, namespace: pod.Namespace, name: pod.Name})
 }
 
-// ownedByPod reports whether the claim was created for a generic ephemeral volume.
-func ownedByPod(claim *v1.PersistentVolumeClaim) bool {
-	owner := metav1.GetControllerOfNoCopy(claim)
-	return owner != nil && owner.Kind == "Pod" && owner.APIVersion == "v1"
-}
-
 func admitted(affinity *v1.VolumeNodeAffinity, node *v1.Node) bool {
 	return topology.FromNodeAffinity(affinity).Admits(node)
 }

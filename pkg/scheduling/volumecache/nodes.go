@@ -4,10 +4,14 @@
 package volumecache
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/csi-translation-lib/plugins"
+	"k8s.io/klog/v2"
 )
 
 // ObserveNode updates the cache to the state of the node in the informer's store, or to
@@ -119,6 +123,26 @@ func (c *Cache) NodeExists(name string) bool {
 	return err == nil
 }
 
+// location is the node for which claims are solved: its name and its segments.
+type location struct {
+	node     string
+	segments []*segment
+}
+
+// locationOf returns the segments of the node as passed by the caller. If its labels differ
+// from the indexed node's (either may be older), the caller's apply.
+func (c *Cache) locationOf(node *v1.Node) location {
+	if entry := c.index.NodeByObject(node); entry != nil {
+		return location{entry.Name, entry.Segments}
+	}
+	if entry := c.index.Node(node.Name); entry != nil && maps.Equal(entry.Object.Labels, node.Labels) {
+		return location{node.Name, entry.Segments}
+	}
+	return location{node.Name, c.index.SegmentsOf(node)}
+}
+
+func (at location) in(s *segment) bool { return slices.Contains(at.segments, s) }
+
 // NodeAdmits reports whether the node exists and whether the volume, as passed by the
 // caller, can be used on it, considering CSI migration.
 func (c *Cache) NodeAdmits(pv *v1.PersistentVolume, name string) (exists, admits bool) {
@@ -135,4 +159,55 @@ func (c *Cache) NodeAdmits(pv *v1.PersistentVolume, name string) (exists, admits
 		pv = translated
 	}
 	return true, admitted(pv.Spec.NodeAffinity, node)
+}
+
+// segmentOn is the segment that decides whether the volume can be used on the
+// node: the translated one if the node runs the volume's plugin through CSI.
+func (c *Cache) segmentOn(v *volume, node string) *segment {
+	if v.translated == nil || !c.migrated(v.plugin, node) {
+		return v.segment
+	}
+	return v.translated
+}
+
+// migrated reports whether the node's kubelet runs the in-tree plugin through
+// CSI (annotation storage.alpha.kubernetes.io/migrated-plugins of its CSINode).
+func (c *Cache) migrated(plugin, node string) bool {
+	csiNode, err := c.csiNodes.Get(node)
+	if err != nil {
+		return false // not created yet, or no CSI on that node
+	}
+	rest := csiNode.Annotations[v1.MigratedPluginsAnnotationKey]
+	for rest != "" {
+		var name string
+		if name, rest, _ = strings.Cut(rest, ","); name == plugin {
+			return true
+		}
+	}
+	return false
+}
+
+// migratable are the in-tree plugins whose migration to CSI is always on.
+var migratable = map[string]bool{
+	plugins.AWSEBSInTreePluginName:    true,
+	plugins.GCEPDInTreePluginName:     true,
+	plugins.AzureDiskInTreePluginName: true,
+	plugins.CinderInTreePluginName:    true,
+	plugins.PortworxVolumePluginName:  true,
+}
+
+// translate returns the CSI form of an in-tree volume, nil for none.
+func (c *Cache) translate(pv *v1.PersistentVolume) (plugin string, translated *v1.PersistentVolume) {
+	if !c.translator.IsPVMigratable(pv) {
+		return "", nil
+	}
+	plugin, err := c.translator.GetInTreePluginNameFromSpec(pv, nil)
+	if err != nil || !migratable[plugin] {
+		return "", nil
+	}
+	translated, err = c.translator.TranslateInTreePVToCSI(klog.Background(), pv)
+	if err != nil {
+		return "", nil // its own affinity applies, as on a node without CSI
+	}
+	return plugin, translated
 }

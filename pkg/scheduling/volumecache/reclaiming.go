@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/scheduling/claims"
-	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
 const (
@@ -43,83 +42,6 @@ type deletedVolume struct {
 	sequence uint64
 }
 
-// trackReclaim adds the volume, nil for none, to reclaiming, or removes it. since is when
-// its stage began, zero for now.
-func (c *Cache) trackReclaim(v *volume, since time.Time) {
-	if v == nil {
-		return
-	}
-	if !c.beingReclaimed(v) {
-		c.dropReclaim(v)
-		return
-	}
-	of := c.reclaiming.volumes[v.segment]
-	if of == nil {
-		of = map[*volume]time.Time{}
-		c.reclaiming.volumes[v.segment] = of
-	}
-	if _, known := of[v]; !known {
-		if since.IsZero() {
-			since = c.clock.Now()
-		}
-		of[v] = since
-	}
-}
-
-func (c *Cache) dropReclaim(v *volume) {
-	of := c.reclaiming.volumes[v.segment]
-	if delete(of, v); len(of) == 0 {
-		delete(c.reclaiming.volumes, v.segment)
-	}
-}
-
-// stageSince is when the volume reached the stage that its new state is at; zero if the
-// stage changes.
-func (c *Cache) stageSince(v *volume, now *v1.PersistentVolume) time.Time {
-	if v == nil || v.PV.Status.Phase != now.Status.Phase || (v.PV.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) {
-		return time.Time{}
-	}
-	return c.reclaiming.volumes[v.segment][v]
-}
-
-// beingReclaimed reports whether the volume is being reclaimed.
-func (c *Cache) beingReclaimed(v *volume) bool {
-	switch {
-	case v.PV.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete, v.claim.Name == "", v.DiskProblem != match.Fits:
-		return false
-	case v.PV.Status.Phase == v1.VolumeReleased, v.PV.DeletionTimestamp != nil:
-		return true
-	case v.PV.Status.Phase != v1.VolumeBound:
-		return false
-	}
-	claim := c.newest.get(v.claim)
-	return claim == nil || !match.RefersTo(v.PV.Spec.ClaimRef, claim) || c.abandoned(claim)
-}
-
-// abandoned reports whether the pod that owns the claim is terminating or was observed to
-// be. A pod that the informer lacks may also have completed, which keeps its claim until
-// it is deleted.
-func (c *Cache) abandoned(claim *v1.PersistentVolumeClaim) bool {
-	if !ownedByPod(claim) {
-		return false
-	}
-	owner := metav1.GetControllerOfNoCopy(claim)
-	if pod, err := c.pods.Pods(claim.Namespace).Get(owner.Name); err == nil && pod.UID == owner.UID {
-		return terminating(pod)
-	}
-	return claim.DeletionTimestamp != nil || c.ephemeral[keyOf(claim)]
-}
-
-// terminating reports whether the pod is being deleted or preempted.
-func terminating(pod *v1.Pod) bool { return pod.DeletionTimestamp != nil || Preempted(pod) }
-
-// Preempted reports whether a scheduler has preempted the pod.
-func Preempted(pod *v1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(cond v1.PodCondition) bool {
-		return cond.Type == v1.DisruptionTarget && cond.Status == v1.ConditionTrue && cond.Reason == v1.PodReasonPreemptionByScheduler
-	})
-}
-
 // noteTerminating records that a pod with ephemeral volumes is terminating.
 func (c *Cache) noteTerminating(pod *v1.Pod) {
 	for use := range claims.Used(pod) {
@@ -144,27 +66,6 @@ func (c *Cache) noteDeleted(v *volume) {
 		c.reclaiming.deleted = slices.Delete(c.reclaiming.deleted, 0, 1)
 	}
 	c.reclaiming.deleted = append(c.reclaiming.deleted, deletedVolume{Freed: freed, pv: v.PV, segment: v.segment.Key(), at: c.clock.Now(), sequence: c.reserved.nextSequence()})
-}
-
-// published reports whether the PV controller has processed the volume. Until then it
-// serves no claim.
-func published(pv *v1.PersistentVolume) bool {
-	return pv.Status.Phase != "" && pv.Status.Phase != v1.VolumePending
-}
-
-// notePublished records that a volume is new: a deleted one of the same name, or one of
-// the same class and segment.
-func (c *Cache) notePublished(v *volume) {
-	gone := c.reclaiming.deleted
-	i := slices.IndexFunc(gone, func(g deletedVolume) bool { return g.name == v.Name })
-	if i < 0 {
-		i = slices.IndexFunc(gone, func(g deletedVolume) bool {
-			return g.volume != nil && g.class == v.Class && g.segment == v.segment.Key()
-		})
-	}
-	if i >= 0 {
-		c.reclaiming.deleted = slices.Delete(gone, i, i+1)
-	}
 }
 
 // reclaimedFor is what is being reclaimed on the node, of the demand's classes.

@@ -5,13 +5,13 @@ package volumecache
 
 import (
 	"container/list"
+	"math"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"stowage.dev/kubecompat"
 
 	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
@@ -143,45 +143,6 @@ func (r *reservations) inProgress(h *hold) bool {
 		(h.appeared == 0 || claim.Spec.VolumeName == "")
 }
 
-// reserveVolume reserves an existing volume for the claim.
-func (r *reservations) reserveVolume(of *pending, pod *v1.Pod, v *volume) {
-	h := r.share(of, pod, v.hold)
-	h.volume, v.hold = v, h
-	r.free.withdraw(v)
-}
-
-// reserveNode reserves the provisioning of a volume for the claim on the node, with its
-// bytes in the pool; pool is nil for classes without capacity objects. existing is the
-// hold that the claim already has, or nil.
-func (r *reservations) reserveNode(of *pending, pod *v1.Pod, node string, pool *capacityPool, existing *hold) {
-	h := r.share(of, pod, existing)
-	h.node = node
-	if pool != nil {
-		h.bytes = of.Bytes
-		pool.addHold(h)
-		r.enqueue(h, &r.provisioning)
-	}
-}
-
-// share makes the pod an owner of the claim's hold: the existing one, or else a new one
-// that replaces an invalid one.
-func (r *reservations) share(of *pending, pod *v1.Pod, existing *hold) *hold {
-	h := existing
-	if h == nil {
-		if old := r.byClaim[of.key]; old != nil {
-			r.end(old)
-		}
-		h = &hold{
-			claim: of.key, uid: of.Claim.UID, object: of.Claim,
-			began: r.nextSequence(), group: kubecompat.PodGroup(pod), pods: map[types.UID]struct{}{},
-		}
-		r.byClaim[of.key] = h
-	}
-	h.pods[pod.UID] = struct{}{}
-	r.byPod[pod.UID] = append(r.byPod[pod.UID], h)
-	return h
-}
-
 // keep moves the reservation of a volume to its newest state, or ends it if that state
 // contradicts it: what is observed wins.
 func (r *reservations) keep(v *volume) {
@@ -235,4 +196,195 @@ func (r *reservations) nodeDeleted(name string) {
 			r.end(h)
 		}
 	}
+}
+
+const (
+	// reportTime bounds how long the bytes of an existing volume are held: a driver that
+	// never updates its capacity object must not block them forever.
+	reportTime = 2 * time.Minute
+	// provisionTime bounds how long bytes are held for a claim that has a selected node
+	// and no volume: its provisioner may be gone or fail permanently.
+	provisionTime = 15 * time.Minute
+)
+
+// enqueue lets the hold's bytes expire reportTime or provisionTime from now.
+func (r *reservations) enqueue(h *hold, queue *list.List) {
+	r.expire() // also where no pod is scheduled
+	r.dequeue(h)
+	h.since, h.queue = r.clock.Now(), queue
+	h.element = queue.PushBack(h)
+	r.armExpiry()
+}
+
+func (r *reservations) dequeue(h *hold) {
+	if h.element != nil {
+		h.queue.Remove(h.element)
+		h.element = nil
+	}
+}
+
+// expire releases the bytes of holds whose time has passed. It reads only holds that
+// expire.
+func (r *reservations) expire() {
+	for now := r.clock.Now(); ; {
+		h, at := r.nextExpiry()
+		if h == nil || !now.After(at) {
+			return
+		}
+		pool := h.pool
+		if h.appeared > 0 {
+			r.countIn(h)
+		} else {
+			r.releaseBytes(h) // the hold remains while the claim has the selected node
+			h.overdue = true
+		}
+		r.releases.note(h, pool.class, pool.segment)
+	}
+}
+
+// nextExpiry returns the hold that expires next, nil for none, and when.
+func (r *reservations) nextExpiry() (first *hold, at time.Time) {
+	if front := r.unreported.Front(); front != nil {
+		first = front.Value.(*hold)
+		at = first.since.Add(reportTime)
+	}
+	if front := r.provisioning.Front(); front != nil {
+		h := front.Value.(*hold)
+		if due := h.since.Add(provisionTime); first == nil || due.Before(at) {
+			first, at = h, due
+		}
+	}
+	return first, at
+}
+
+// armExpiry schedules a call of the listeners for when the next hold expires.
+func (r *reservations) armExpiry() {
+	if h, at := r.nextExpiry(); h != nil {
+		r.releases.arm(time.Now().Add(max(0, at.Sub(r.clock.Now())) + releaseInterval))
+	}
+}
+
+// countIn releases the bytes held for a volume that exists: the driver's report includes
+// it, or reportTime has passed. Its bytes in the report do not count for other holds.
+func (r *reservations) countIn(h *hold) {
+	pool := h.pool
+	r.releaseBytes(h)
+	pool.counted = saturate(pool.counted, h.bytes)
+	r.endUnused(h)
+}
+
+// releaseBytes releases the hold's bytes; the hold remains.
+func (r *reservations) releaseBytes(h *hold) {
+	if p := h.pool; p != nil {
+		r.dequeue(h)
+		p.removeHold(h)
+		p.dropIfUnused(r.index)
+	}
+}
+
+// capacityPool is the storage capacity of one class in one segment. It stays one pool
+// if several CSIStorageCapacity objects describe it, for example while a driver replaces
+// one by another: the object written last counts. A capacityPool exists while it has
+// objects or holds.
+type capacityPool struct {
+	class   string
+	segment *segment
+	objects []*capacity
+	newest  *capacity // of objects; nil: none
+	holds   map[*hold]struct{}
+	held    int64 // bytes of holds; math.MaxInt64: that many or more
+	// counted is the bytes of all holds that ended because the report includes them; see
+	// hold.reportedAtStart.
+	counted int64
+}
+
+// addObject adds a CSIStorageCapacity object that describes the pool.
+func (p *capacityPool) addObject(a *capacity) {
+	p.objects = append(slices.Clip(p.objects), a)
+	if p.newest == nil || newer(a.object.ResourceVersion, p.newest.object.ResourceVersion) {
+		p.newest = a
+	}
+}
+
+func (p *capacityPool) removeObject(a *capacity) {
+	objects := slices.DeleteFunc(slices.Clone(p.objects), func(o *capacity) bool { return o == a })
+	p.objects, p.newest = nil, nil
+	for _, o := range objects {
+		p.addObject(o)
+	}
+}
+
+func (p *capacityPool) addHold(h *hold) {
+	h.pool, h.reportedAtStart = p, -1
+	if p.limited() {
+		h.reportedAtStart = saturate(p.newest.total, p.counted)
+	}
+	p.holds[h] = struct{}{}
+	p.held = saturate(p.held, h.bytes)
+}
+
+// limited reports whether the newest object states a capacity.
+func (p *capacityPool) limited() bool { return p.newest != nil && p.newest.total < math.MaxInt64 }
+
+func (p *capacityPool) removeHold(h *hold) {
+	h.pool = nil
+	delete(p.holds, h)
+	if p.held < math.MaxInt64 {
+		p.held -= h.bytes
+	} else {
+		p.held = p.sum()
+	}
+}
+
+// sum computes held from the holds.
+func (p *capacityPool) sum() int64 {
+	var sum int64
+	for h := range p.holds {
+		sum = saturate(sum, h.bytes)
+	}
+	return sum
+}
+
+// remaining is the bytes not held, never negative. The pool must have an object.
+func (p *capacityPool) remaining() int64 {
+	if p.newest.total == math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return p.newest.total - min(p.newest.total, p.held)
+}
+
+// fits reports whether the pool, nil for none, has enough bytes left for one volume.
+func (p *capacityPool) fits(bytes int64) bool {
+	return p != nil && p.newest != nil && bytes <= p.newest.largest && bytes <= p.remaining()
+}
+
+// capacityPoolOf returns the pool of the class in the segment and creates it if
+// necessary. It takes over the caller's reference to the segment.
+func (c *Cache) capacityPoolOf(class string, of *segment) *capacityPool {
+	if p := of.Data.capacity[class]; p != nil {
+		c.index.Release(of)
+		return p
+	}
+	p := &capacityPool{class: class, segment: of, holds: map[*hold]struct{}{}}
+	if of.Data.capacity == nil {
+		of.Data.capacity = map[string]*capacityPool{}
+	}
+	of.Data.capacity[class] = p
+	return p
+}
+
+// dropIfUnused removes a pool that has neither objects nor holds.
+func (p *capacityPool) dropIfUnused(x *index) {
+	if len(p.objects) == 0 && len(p.holds) == 0 && p.segment.Data.capacity[p.class] == p {
+		delete(p.segment.Data.capacity, p.class)
+		x.Release(p.segment)
+	}
+}
+
+// saturate adds byte counts, none of them negative, without wrapping around.
+func saturate(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"stowage.dev/kubecompat"
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/scheduling/plan"
 )
@@ -59,6 +60,45 @@ func (c *Cache) commit(s *solution, pod *v1.Pod, node string) *plan.Plan {
 		c.reserved.reserveNode(made.of, pod, node, made.pool, existing)
 	}
 	return p
+}
+
+// reserveVolume reserves an existing volume for the claim.
+func (r *reservations) reserveVolume(of *pending, pod *v1.Pod, v *volume) {
+	h := r.share(of, pod, v.hold)
+	h.volume, v.hold = v, h
+	r.free.withdraw(v)
+}
+
+// reserveNode reserves the provisioning of a volume for the claim on the node, with its
+// bytes in the pool; pool is nil for classes without capacity objects. existing is the
+// hold that the claim already has, or nil.
+func (r *reservations) reserveNode(of *pending, pod *v1.Pod, node string, pool *capacityPool, existing *hold) {
+	h := r.share(of, pod, existing)
+	h.node = node
+	if pool != nil {
+		h.bytes = of.Bytes
+		pool.addHold(h)
+		r.enqueue(h, &r.provisioning)
+	}
+}
+
+// share makes the pod an owner of the claim's hold: the existing one, or else a new one
+// that replaces an invalid one.
+func (r *reservations) share(of *pending, pod *v1.Pod, existing *hold) *hold {
+	h := existing
+	if h == nil {
+		if old := r.byClaim[of.key]; old != nil {
+			r.end(old)
+		}
+		h = &hold{
+			claim: of.key, uid: of.Claim.UID, object: of.Claim,
+			began: r.nextSequence(), group: kubecompat.PodGroup(pod), pods: map[types.UID]struct{}{},
+		}
+		r.byClaim[of.key] = h
+	}
+	h.pods[pod.UID] = struct{}{}
+	r.byPod[pod.UID] = append(r.byPod[pod.UID], h)
+	return h
 }
 
 // Release releases what the pod has reserved; unknown pods are fine.

@@ -4,9 +4,6 @@
 package volumecache
 
 import (
-	"maps"
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 
 	"stowage.dev/stowage/pkg/scheduling/match"
@@ -30,26 +27,6 @@ func (c *Cache) Fits(d *Demand, node *v1.Node) match.Reason {
 func (c *Cache) fits(s *solution, d *Demand, node *v1.Node) match.Reason {
 	return c.solve(s, d, c.locationOf(node), feasible)
 }
-
-// location is the node for which claims are solved: its name and its segments.
-type location struct {
-	node     string
-	segments []*segment
-}
-
-// locationOf returns the segments of the node as passed by the caller. If its labels differ
-// from the indexed node's (either may be older), the caller's apply.
-func (c *Cache) locationOf(node *v1.Node) location {
-	if entry := c.index.NodeByObject(node); entry != nil {
-		return location{entry.Name, entry.Segments}
-	}
-	if entry := c.index.Node(node.Name); entry != nil && maps.Equal(entry.Object.Labels, node.Labels) {
-		return location{node.Name, entry.Segments}
-	}
-	return location{node.Name, c.index.SegmentsOf(node)}
-}
-
-func (at location) in(s *segment) bool { return slices.Contains(at.segments, s) }
 
 // solve decides whether the pod fits one node. With effort above feasible, s contains
 // what would be bound and provisioned. The caller holds the lock.

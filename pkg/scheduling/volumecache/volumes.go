@@ -5,12 +5,11 @@ package volumecache
 
 import (
 	"slices"
-	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/csi-translation-lib/plugins"
-	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/scheduling/topology"
@@ -165,53 +164,106 @@ func (c *Cache) unindexVolume(v *volume) {
 	}
 }
 
-// segmentOn is the segment that decides whether the volume can be used on the
-// node: the translated one if the node runs the volume's plugin through CSI.
-func (c *Cache) segmentOn(v *volume, node string) *segment {
-	if v.translated == nil || !c.migrated(v.plugin, node) {
-		return v.segment
+// stageSince is when the volume reached the stage that its new state is at; zero if the
+// stage changes.
+func (c *Cache) stageSince(v *volume, now *v1.PersistentVolume) time.Time {
+	if v == nil || v.PV.Status.Phase != now.Status.Phase || (v.PV.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) {
+		return time.Time{}
 	}
-	return v.translated
+	return c.reclaiming.volumes[v.segment][v]
 }
 
-// migrated reports whether the node's kubelet runs the in-tree plugin through
-// CSI (annotation storage.alpha.kubernetes.io/migrated-plugins of its CSINode).
-func (c *Cache) migrated(plugin, node string) bool {
-	csiNode, err := c.csiNodes.Get(node)
-	if err != nil {
-		return false // not created yet, or no CSI on that node
+// trackReclaim adds the volume, nil for none, to reclaiming, or removes it. since is when
+// its stage began, zero for now.
+func (c *Cache) trackReclaim(v *volume, since time.Time) {
+	if v == nil {
+		return
 	}
-	rest := csiNode.Annotations[v1.MigratedPluginsAnnotationKey]
-	for rest != "" {
-		var name string
-		if name, rest, _ = strings.Cut(rest, ","); name == plugin {
-			return true
+	if !c.beingReclaimed(v) {
+		c.dropReclaim(v)
+		return
+	}
+	of := c.reclaiming.volumes[v.segment]
+	if of == nil {
+		of = map[*volume]time.Time{}
+		c.reclaiming.volumes[v.segment] = of
+	}
+	if _, known := of[v]; !known {
+		if since.IsZero() {
+			since = c.clock.Now()
 		}
+		of[v] = since
 	}
-	return false
 }
 
-// migratable are the in-tree plugins whose migration to CSI is always on.
-var migratable = map[string]bool{
-	plugins.AWSEBSInTreePluginName:    true,
-	plugins.GCEPDInTreePluginName:     true,
-	plugins.AzureDiskInTreePluginName: true,
-	plugins.CinderInTreePluginName:    true,
-	plugins.PortworxVolumePluginName:  true,
+func (c *Cache) dropReclaim(v *volume) {
+	of := c.reclaiming.volumes[v.segment]
+	if delete(of, v); len(of) == 0 {
+		delete(c.reclaiming.volumes, v.segment)
+	}
 }
 
-// translate returns the CSI form of an in-tree volume, nil for none.
-func (c *Cache) translate(pv *v1.PersistentVolume) (plugin string, translated *v1.PersistentVolume) {
-	if !c.translator.IsPVMigratable(pv) {
-		return "", nil
+// beingReclaimed reports whether the volume is being reclaimed.
+func (c *Cache) beingReclaimed(v *volume) bool {
+	switch {
+	case v.PV.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete, v.claim.Name == "", v.DiskProblem != match.Fits:
+		return false
+	case v.PV.Status.Phase == v1.VolumeReleased, v.PV.DeletionTimestamp != nil:
+		return true
+	case v.PV.Status.Phase != v1.VolumeBound:
+		return false
 	}
-	plugin, err := c.translator.GetInTreePluginNameFromSpec(pv, nil)
-	if err != nil || !migratable[plugin] {
-		return "", nil
+	claim := c.newest.get(v.claim)
+	return claim == nil || !match.RefersTo(v.PV.Spec.ClaimRef, claim) || c.abandoned(claim)
+}
+
+// abandoned reports whether the pod that owns the claim is terminating or was observed to
+// be. A pod that the informer lacks may also have completed, which keeps its claim until
+// it is deleted.
+func (c *Cache) abandoned(claim *v1.PersistentVolumeClaim) bool {
+	if !ownedByPod(claim) {
+		return false
 	}
-	translated, err = c.translator.TranslateInTreePVToCSI(klog.Background(), pv)
-	if err != nil {
-		return "", nil // its own affinity applies, as on a node without CSI
+	owner := metav1.GetControllerOfNoCopy(claim)
+	if pod, err := c.pods.Pods(claim.Namespace).Get(owner.Name); err == nil && pod.UID == owner.UID {
+		return terminating(pod)
 	}
-	return plugin, translated
+	return claim.DeletionTimestamp != nil || c.ephemeral[keyOf(claim)]
+}
+
+// ownedByPod reports whether the claim was created for a generic ephemeral volume.
+func ownedByPod(claim *v1.PersistentVolumeClaim) bool {
+	owner := metav1.GetControllerOfNoCopy(claim)
+	return owner != nil && owner.Kind == "Pod" && owner.APIVersion == "v1"
+}
+
+// terminating reports whether the pod is being deleted or preempted.
+func terminating(pod *v1.Pod) bool { return pod.DeletionTimestamp != nil || Preempted(pod) }
+
+// Preempted reports whether a scheduler has preempted the pod.
+func Preempted(pod *v1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(cond v1.PodCondition) bool {
+		return cond.Type == v1.DisruptionTarget && cond.Status == v1.ConditionTrue && cond.Reason == v1.PodReasonPreemptionByScheduler
+	})
+}
+
+// published reports whether the PV controller has processed the volume. Until then it
+// serves no claim.
+func published(pv *v1.PersistentVolume) bool {
+	return pv.Status.Phase != "" && pv.Status.Phase != v1.VolumePending
+}
+
+// notePublished records that a volume is new: a deleted one of the same name, or one of
+// the same class and segment.
+func (c *Cache) notePublished(v *volume) {
+	gone := c.reclaiming.deleted
+	i := slices.IndexFunc(gone, func(g deletedVolume) bool { return g.name == v.Name })
+	if i < 0 {
+		i = slices.IndexFunc(gone, func(g deletedVolume) bool {
+			return g.volume != nil && g.class == v.Class && g.segment == v.segment.Key()
+		})
+	}
+	if i >= 0 {
+		c.reclaiming.deleted = slices.Delete(gone, i, i+1)
+	}
 }

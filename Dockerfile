@@ -8,6 +8,8 @@ ARG COMMAND=scheduler
 # The only external image, by digest: golang@sha256:... of the Go that go.mod requires. Its
 # compiler and its certificates go into the images.
 ARG GO_IMAGE
+# The minor of Kubernetes that the scheduler is built for; the others are one build for all.
+ARG KUBE=1.37
 
 # Go compiles for every platform on the builder's own.
 FROM --platform=${BUILDPLATFORM} ${GO_IMAGE} AS build
@@ -15,21 +17,27 @@ ARG COMMAND
 ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=unknown
+ARG KUBE
 ENV GOCACHE=/go/cache
 WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/cache \
-    make bin/${TARGETOS}-${TARGETARCH}/stowage-${COMMAND} PLATFORMS=${TARGETOS}/${TARGETARCH} VERSION=${VERSION} \
+    make bin/${TARGETOS}-${TARGETARCH}/stowage-${COMMAND} PLATFORMS=${TARGETOS}/${TARGETARCH} VERSION=${VERSION} KUBE=${KUBE} \
     && install -D bin/${TARGETOS}-${TARGETARCH}/stowage-${COMMAND} /out/stowage-${COMMAND}
 
 # For API servers with certificates of public authorities. The user is a number: for
 # runAsNonRoot, kubelet rejects names.
 FROM scratch AS nonroot
+ARG VERSION=unknown
+LABEL org.opencontainers.image.version="${VERSION}"
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
 USER 65532:65532
 
 FROM nonroot AS scheduler
+ARG VERSION=unknown
+ARG KUBE
+LABEL org.opencontainers.image.version="${VERSION}-kube${KUBE}"
 ENTRYPOINT ["/usr/local/bin/stowage-scheduler"]
 
 FROM nonroot AS extender
@@ -40,18 +48,18 @@ ENTRYPOINT ["/usr/local/bin/stowage-controller"]
 
 # Disks belong to root. The provisioner needs no other program.
 FROM scratch AS provisioner
+ARG VERSION=unknown
+LABEL org.opencontainers.image.version="${VERSION}"
 ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 USER 0:0
 ENTRYPOINT ["/usr/local/bin/stowage-provisioner"]
 
 FROM ${COMMAND}
 ARG COMMAND
-ARG VERSION=unknown
 ARG REVISION=
 ARG CREATED=1970-01-01T00:00:00Z
 LABEL org.opencontainers.image.title="stowage-${COMMAND}" \
       org.opencontainers.image.created="${CREATED}" \
-      org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.vendor="The Stowage Authors"

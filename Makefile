@@ -6,17 +6,34 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
+comma := ,
+
 # Build with the Go that is installed; never fetch another one behind the user's back.
 export GOTOOLCHAIN := local
+
+# The minors of Kubernetes that the scheduler is built for. That of go.mod is the last one; the others have a module
+# file, go-1.36.mod. Commands that do not contain the scheduler are one build for all.
+KUBES := $(sort $(patsubst pkg/kubecompat/%/go.mod,%,$(wildcard pkg/kubecompat/*/go.mod)))
+override KUBE := $(or $(KUBE),$(lastword $(KUBES)))
+ifneq ($(words $(KUBE)) $(filter $(KUBE),$(KUBES)),1 $(KUBE))
+$(error KUBE=$(KUBE): the scheduler is built for Kubernetes $(subst $() ,$(comma) ,$(KUBES)))
+endif
+MODFILE := $(if $(filter-out $(lastword $(KUBES)),$(KUBE)),-modfile=go-$(KUBE).mod)
+# Which control plane tests run.
+export STOWAGE_KUBE := $(KUBE)
+# Of a binary: is it the scheduler, the module file that it is built by, and its version.
+is-scheduler = $(filter scheduler,$(patsubst stowage-%,%,$(notdir $1)))
+modfile = $(if $(is-scheduler),$(MODFILE))
+version = $(VERSION)$(if $(is-scheduler),-kube$(KUBE))
 
 # Stamped into the binaries: our version, and the one of Kubernetes that they contain, which
 # clients and metrics show.
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v*' 2>/dev/null || echo unknown)
-KUBE_VERSION = $(shell go list -m -f '{{.Version}}' k8s.io/kubernetes)
-LDFLAGS = -X stowage.dev/stowage/pkg/server/command.version=$(VERSION) \
-  -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
-  -X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(KUBE_VERSION:v%=%))) \
-  -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBE_VERSION)))
+kube-version = $(shell go list $(modfile) -m -f '{{.Version}}' k8s.io/kubernetes)
+ldflags = -s -w -X stowage.dev/stowage/pkg/server/command.version=$(version) $(call stamp,$(kube-version))
+stamp = -X k8s.io/component-base/version.gitVersion=$1 \
+  -X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(1:v%=%))) \
+  -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$1))
 
 RUN      ?=
 COUNT    ?=
@@ -35,8 +52,10 @@ PUSH     ?=
 ARCHIVES ?= bin/images
 PLATFORMS ?= linux/$(shell go env GOARCH)
 
-# Packages below test/ that need no control plane.
+# Packages with unit tests: of test/, those that need no control plane; for another minor than that of go.mod, what the
+# scheduler contains.
 UNIT := ./test/await ./test/deadline ./test/requirements $(addprefix ./test/perf/,figures page parts source)
+UNIT_TESTS = $(if $(MODFILE),$(shell go list $(MODFILE) -deps ./cmd/scheduler | grep ^stowage.dev/),./pkg/... ./cmd/... ./hack/... stowage.dev/kubecompat/... $(UNIT))
 
 # Commands are found, not listed: cmd/scheduler makes bin/stowage-scheduler, cmd/kubectl-x makes bin/kubectl-x.
 COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
@@ -46,7 +65,6 @@ BINARIES := $(foreach c,$(COMMANDS),bin/$(if $(filter kubectl-%,$(c)),$(c),stowa
 # what Go stamps from git: so they are the same from a checkout, from a tarball and in the Dockerfile.
 IMAGES   ?= $(addprefix stowage-,$(filter-out kubectl-%,$(COMMANDS)))
 IMAGE_BINARIES = $(foreach p,$(subst $(comma), ,$(PLATFORMS)),$(addprefix bin/$(subst /,-,$(p))/,$(IMAGES)))
-comma    := ,
 # The commit, and when it was made, which is the time of all that is in an image.
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
@@ -71,15 +89,15 @@ help: ## Show this list
 	  /^[a-z][a-z-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: $(BINARIES) ## Build every command of cmd/ into bin/, statically linked
+build: $(BINARIES) ## Build every command of cmd/ into bin/, statically linked; KUBE=1.36: the scheduler for that Kubernetes
 
 .PHONY: $(BINARIES)
 $(BINARIES): bin/%: # Go knows whether it is up to date
-	@echo "building $@ $(VERSION)"
-	@CGO_ENABLED=0 go build -v -trimpath -ldflags '-s -w $(LDFLAGS)' -o $@ ./cmd/$(patsubst stowage-%,%,$*) 2>&1 | $(PROGRESS)
+	@echo "building $@ $(call version,$@)"
+	@CGO_ENABLED=0 go build $(call modfile,$@) -v -trimpath -ldflags '$(call ldflags,$@)' -o $@ ./cmd/$(patsubst stowage-%,%,$*) 2>&1 | $(PROGRESS)
 
 .PHONY: images
-images: $(IMAGE_BINARIES) bin/tools/images ## Container images as archives in bin/images/; PLATFORMS=a,b TAG=dev BASE=image PUSH=registry/prefix
+images: $(IMAGE_BINARIES) bin/tools/images ## Container images as archives in bin/images/; KUBE=1.36 PLATFORMS=a,b TAG=dev BASE=image PUSH=registry/prefix
 	@bin/tools/images write -platforms='$(PLATFORMS)' -tag='$(TAG)' -base='$(BASE)' -push='$(PUSH)' -out='$(ARCHIVES)' \
 	  -version='$(VERSION)' -revision='$(REVISION)' -created='$(SOURCE_DATE_EPOCH)' $(IMAGES)
 
@@ -90,9 +108,9 @@ sbom: $(IMAGE_BINARIES) bin/tools/images ## What each image's binary is made of,
 .PHONY: $(IMAGE_BINARIES)
 $(IMAGE_BINARIES):
 	$(if $(filter $(notdir $(@D)),linux-amd64 linux-arm64 linux-ppc64le linux-s390x),,$(error PLATFORMS=$(PLATFORMS): each must be linux/amd64, linux/arm64, linux/ppc64le or linux/s390x))
-	@echo "building $@ $(VERSION)"
+	@echo "building $@ $(call version,$@)"
 	@CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$(notdir $(@D)))) GOARCH=$(word 2,$(subst -, ,$(notdir $(@D)))) \
-	  go build -v -trimpath -buildvcs=false -ldflags '-s -w $(LDFLAGS)' -o $@ ./cmd/$(patsubst stowage-%,%,$(@F)) 2>&1 | $(PROGRESS)
+	  go build $(call modfile,$@) -v -trimpath -buildvcs=false -ldflags '$(call ldflags,$@)' -o $@ ./cmd/$(patsubst stowage-%,%,$(@F)) 2>&1 | $(PROGRESS)
 
 .PHONY: bin/tools/images
 bin/tools/images:
@@ -109,12 +127,12 @@ demo: control-plane ## Schedule stateful pods on a real control plane; KEEP=1 le
 test: test-unit test-integration ## Everything: unit tests, fuzz seeds, integration tests
 
 .PHONY: test-unit
-test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n
-	@go build -v ./pkg/... 2>&1 | $(PROGRESS)
+test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n KUBE=1.36
+	@go build $(MODFILE) -v $(if $(MODFILE),$(UNIT_TESTS),./pkg/...) 2>&1 | $(PROGRESS)
 	@mkdir -p bin/events; timeout=$$($(STRETCH) 10m) && \
-	  go test -json -timeout=$$timeout $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... $(UNIT) | tee $(EVENTS) | { $(REPORT); } $(BUDGETS)
-	@go -C hack/images test ./...
-	@go -C hack/monitoring test ./...
+	  go test $(MODFILE) -json -timeout=$$timeout $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' $(UNIT_TESTS) | tee $(EVENTS) | { $(REPORT); } $(BUDGETS)
+	@$(if $(MODFILE),,go -C hack/images test ./...)
+	@$(if $(MODFILE),,go -C hack/monitoring test ./...)
 
 .PHONY: test-race
 test-race: ## Unit tests under the race detector (needs a C compiler); RUN=regexp COUNT=n
@@ -128,17 +146,17 @@ test-fuzz: ## Every Fuzz function in turn; FUZZTIME=20s each, FUZZ=regexp
 
 # Tests of clusters and disks mostly wait, so two packages run at the same time. Benchmarks measure, so they run alone.
 .PHONY: test-integration
-test-integration: control-plane ## Tests against a real control plane; RUN=regexp COUNT=n TIMEOUT=45m
+test-integration: control-plane ## Tests against a real control plane; RUN=regexp COUNT=n TIMEOUT=45m KUBE=1.36
 	@mkdir -p bin/events; timeout=$$($(STRETCH) $(TIMEOUT)); all=$$(go list ./test/... | grep -v /test/e2e | grep -vxF "$$(go list $(UNIT))"); \
 	export KUBE_CACHE_MUTATION_DETECTOR=true; \
-	gotest() { go test -json "$$@" -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' || failed=$$?; }; \
+	gotest() { go test $(MODFILE) -json "$$@" -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' || failed=$$?; }; \
 	{ gotest -p=2 $$(grep -v /test/perf/ <<<"$$all"); gotest -p=1 $$(grep /test/perf/ <<<"$$all"); exit $${failed:-0}; } | tee $(EVENTS) | { $(TESTS); } $(BUDGETS)
 
 .PHONY: e2e
-e2e: ## Tests on real kubelets and containerd (root, Debian packages); RUN=regexp COUNT=n TIMEOUT=45m
+e2e: ## Tests on real kubelets and containerd (root, Debian packages); RUN=regexp COUNT=n TIMEOUT=45m KUBE=1.36
 	@go run ./hack/requirements e2e
 	@mkdir -p bin/events; timeout=$$($(STRETCH) $(TIMEOUT)) && $(MAKE) control-plane images && bin/tools/cluster build -real && \
-	  go test -json -p=1 -parallel=4 -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' ./test/e2e/... | tee $(EVENTS) | { $(TESTS); } $(BUDGETS)
+	  go test $(MODFILE) -json -p=1 -parallel=4 -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' ./test/e2e/... | tee $(EVENTS) | { $(TESTS); } $(BUDGETS)
 
 .PHONY: soak
 soak: control-plane ## The long campaigns in full strength, an hour or more; RUN=regexp TIMEOUT=45m for each: docs/soak.md
@@ -211,8 +229,8 @@ update: ## Repair what verify complains about: format, generated code, go.mod fi
 	@for script in hack/update-*.sh; do echo "$$script"; "$$script"; done
 
 .PHONY: vendor
-vendor: ## Copy dependencies into vendor/ for builds without a network
-	go mod vendor
+vendor: ## Copy dependencies into vendor/ for builds without a network; KUBE=1.36
+	go mod vendor $(MODFILE)
 
 .PHONY: clean
 clean: ## Remove bin/, vendor/ and test artifacts

@@ -17,7 +17,7 @@ patch=$(awk '$2 == "k8s.io/kubernetes" { print $3 }' "pkg/kubecompat/$minor/go.m
 if [[ $(awk '$1 == "k8s.io/kubernetes" { print $2 }' go.mod) == "$patch" ]]; then
   exit
 fi
-upstream=$(go list -modfile=go.mod -m -f '{{.GoMod}}' "k8s.io/kubernetes@$patch")
+upstream=$(go mod download -json "k8s.io/kubernetes@$patch" | awk -F'"' '$2 == "GoMod" { print $4 }')
 
 # version of a module that the patch requires, nothing if it does not
 required() {

@@ -12,3 +12,12 @@ for module in . hack/images hack/monitoring; do
     exit 1
   fi
 done
+for module in pkg/kubecompat/*; do
+  minor=$(basename "$module")
+  modfile=go-$minor.mod
+  [[ -f $modfile ]] || modfile=go.mod # the minor of go.mod has no other
+  if ! go vet -modfile="$modfile" stowage.dev/kubecompat/...; then
+    echo "go vet -modfile=$modfile stowage.dev/kubecompat/... has complaints: repair the lines above" >&2
+    exit 1
+  fi
+done

@@ -176,18 +176,59 @@ func TestDockerfileFinalStage(t *testing.T) {
 			declared = append(declared, *c)
 		}
 	}
-	o := options{version: "${VERSION}", revision: "${REVISION}"}
+	o := options{revision: "${REVISION}"}
 	want := o.labelsOf("stowage-${COMMAND}")
 	want["org.opencontainers.image.created"] = "${CREATED}"
+	delete(want, versionLabel) // TestDockerfileVersions
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("labels (-archive +Dockerfile):\n%s", diff)
 	}
-	wantArgs := map[string]string{"COMMAND": "", "VERSION": "unknown", "REVISION": "", "CREATED": "1970-01-01T00:00:00Z"}
+	wantArgs := map[string]string{"COMMAND": "", "REVISION": "", "CREATED": "1970-01-01T00:00:00Z"}
 	if diff := cmp.Diff(wantArgs, arguments(declared)); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
 	if want := "build /usr/local/bin/"; copied != want {
 		t.Errorf("copies %q, want %q", copied, want)
+	}
+}
+
+const versionLabel = "org.opencontainers.image.version"
+
+// TestDockerfileVersions: the version of the scheduler's image names the minor of Kubernetes, by
+// default the Makefile's; that of the others does not.
+func TestDockerfileVersions(t *testing.T) {
+	t.Parallel()
+	stages, globals := dockerfile(t)
+	got := map[string]string{}
+	for _, command := range commands(t) {
+		// The last label of a stage and those below it counts.
+		for name := command; got[command] == ""; name = stages[name].BaseName {
+			if _, ours := stages[name]; !ours {
+				break
+			}
+			for _, c := range stages[name].Commands {
+				if labels, ok := c.(*instructions.LabelCommand); ok {
+					for _, l := range labels.Labels {
+						if l.Key == versionLabel {
+							got[command] = strings.Trim(l.Value, `"`)
+						}
+					}
+				}
+			}
+		}
+	}
+	want := map[string]string{
+		"scheduler": "${VERSION}-kube${KUBE}", "extender": "${VERSION}", "controller": "${VERSION}", "provisioner": "${VERSION}",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("versions (-want +Dockerfile):\n%s", diff)
+	}
+	minors, err := filepath.Glob(filepath.Join(top, "pkg", "kubecompat", "*", "go.mod"))
+	if err != nil || len(minors) == 0 {
+		t.Fatalf("minors %v, error %v", minors, err)
+	}
+	if newest := filepath.Base(filepath.Dir(slices.Max(minors))); globals["KUBE"] != newest {
+		t.Errorf("KUBE=%s, want %s", globals["KUBE"], newest)
 	}
 }
 
@@ -210,7 +251,7 @@ func TestDockerfileBuilds(t *testing.T) {
 			steps = append(steps, run.CmdLine...)
 		}
 	}
-	const rule = "make bin/${TARGETOS}-${TARGETARCH}/stowage-${COMMAND} PLATFORMS=${TARGETOS}/${TARGETARCH} VERSION=${VERSION} "
+	const rule = "make bin/${TARGETOS}-${TARGETARCH}/stowage-${COMMAND} PLATFORMS=${TARGETOS}/${TARGETARCH} VERSION=${VERSION} KUBE=${KUBE} "
 	if got := strings.Join(steps, "\n"); !strings.HasPrefix(got, rule) {
 		t.Errorf("the build runs %q, want %q…", got, rule)
 	}
@@ -223,7 +264,7 @@ func TestDockerfileBuilds(t *testing.T) {
 func TestBuildContext(t *testing.T) {
 	t.Parallel()
 	lines := strings.Split(read(t, ".dockerignore"), "\n")
-	for _, part := range []string{"cmd", "pkg", "go.mod", "go.sum", "Makefile", "vendor", "hack/progress.sh"} {
+	for _, part := range []string{"cmd", "pkg", "go.mod", "go.sum", "go-*.mod", "go-*.sum", "Makefile", "vendor", "hack/progress.sh"} {
 		if !slices.Contains(lines, "!"+part) {
 			t.Errorf(".dockerignore keeps %s out", part)
 		}

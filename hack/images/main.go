@@ -15,6 +15,7 @@ package main
 
 import (
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"flag"
 	"fmt"
@@ -32,6 +33,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/mod/semver"
 )
 
 func main() {
@@ -63,6 +65,7 @@ func (o options) write(ctx context.Context, stdout io.Writer) error {
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "IMAGE\tPLATFORM\tLAYERS\tDIGEST\tARCHIVE")
 	for _, name := range o.names {
+		o := o.ofBinary(name)
 		b, err := o.artifact(ctx, name)
 		if err != nil {
 			return fmt.Errorf("make image %s: %w", name, err)
@@ -208,6 +211,22 @@ func parsePlatforms(list string) ([]v1.Platform, error) {
 		platforms = append(platforms, p)
 	}
 	return platforms, nil
+}
+
+// ofBinary returns the options of one image. If its binary contains the scheduler of a minor of
+// Kubernetes, tag and version name that: v1-kube1.36.
+func (o options) ofBinary(name string) options {
+	info, err := buildinfo.ReadFile(o.binary(name, o.platforms[0]))
+	if err != nil {
+		return o // readBinary reports a binary that cannot be read
+	}
+	for _, m := range info.Deps {
+		if m.Path == "k8s.io/kubernetes" {
+			suffix := "-kube" + strings.TrimPrefix(semver.MajorMinor(m.Version), "v")
+			o.tag, o.version = o.tag+suffix, o.version+suffix
+		}
+	}
+	return o
 }
 
 // binary is where the binary of an image is.

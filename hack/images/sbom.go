@@ -43,6 +43,7 @@ func (o options) sbom(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	for _, image := range o.names {
+		o := o.ofBinary(image)
 		for _, p := range o.platforms {
 			doc, err := o.document(image, p, known)
 			if err != nil {

@@ -261,7 +261,10 @@ func TestVersions(t *testing.T) {
 		"v1.37.1":          {"extender.enabled=true", ""},
 		"v1.38.0-eks-1a2b": {"extender.enabled=true", ""},
 		"v1.39.0":          {"", "scheduler.enabled: must be false with Kubernetes v1.39.0"},
-		"v1.36.4":          {"", "scheduler.enabled: must be false with Kubernetes v1.36.4, because stowage-scheduler is for Kubernetes >=1.37 <1.39"},
+		"v1.36.4":          {"policies.schedulerName=true", ""},
+		"v1.35.2":          {"policies.schedulerName=true", "policies.schedulerName: must be false with Kubernetes v1.35.2, because the kind MutatingAdmissionPolicy is for Kubernetes >=1.36"},
+		"v1.35.0":          {"", ""},
+		"v1.34.4":          {"", "scheduler.enabled: must be false with Kubernetes v1.34.4, because stowage-scheduler is for Kubernetes >=1.35 <1.39"},
 		"v1.36.4-gke.100":  {"scheduler.enabled=false", ""},
 		"v1.36.0":          {"scheduler.enabled=false,extender.enabled=true", ""},
 		"v1.35.9":          {"scheduler.enabled=false,extender.enabled=true", "extender.enabled: must be false with Kubernetes v1.35.9"},
@@ -271,6 +274,35 @@ func TestVersions(t *testing.T) {
 		_, err := command(t, tools.helm, "template", release, chart, "--namespace", namespace, "--kube-version", version, "--set", test.set)
 		if (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%s, %s: %v", version, test.set, err)
+		}
+	}
+}
+
+// TestSchedulerOfTheMinor: the scheduler is the one that is built for the API server's minor, or for
+// the newest before that; its own tag counts as it is.
+func TestSchedulerOfTheMinor(t *testing.T) {
+	t.Parallel()
+	for set, test := range map[string]struct{ version, want string }{
+		"image.tag=v1,scheduler.name=a":            {"v1.35.0", ":v1-kube1.35"},
+		"image.tag=v1,scheduler.name=b":            {"v1.36.4-gke.100", ":v1-kube1.36"},
+		"image.tag=v1,scheduler.name=c":            {"v1.37.1", ":v1-kube1.37"},
+		"image.tag=v1,scheduler.name=d":            {"v1.38.0-eks-1a2b", ":v1-kube1.37"},
+		"image.tag=v1,scheduler.image.tag=v2-mine": {"v1.36.0", ":v2-mine"},
+	} {
+		out, err := command(t, tools.helm, "template", release, chart, "--namespace", namespace, "--kube-version", test.version, "--set", set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range parse(t, out) {
+			for _, image := range imagesOf(o.Object) {
+				want := ":v1"
+				if strings.Contains(image, "/stowage-scheduler:") {
+					want = test.want
+				}
+				if !strings.HasSuffix(image, want) {
+					t.Errorf("Kubernetes %s, %s: image %s, want one that ends with %s", test.version, set, image, want)
+				}
+			}
 		}
 	}
 }

@@ -30,7 +30,7 @@ type change struct {
 
 // everyPart are values that each part takes; PART is its name.
 var everyPart = map[string]change{
-	"image.repository":          {set: []string{"PART.image.repository=registry.example:5000/mine"}, has: `"image":"registry.example:5000/mine:dev"`},
+	"image.repository":          {set: []string{"PART.image.repository=registry.example:5000/mine"}, has: `"image":"registry.example:5000/mine:dev`},
 	"image.tag":                 {set: []string{"PART.image.tag=v9"}, has: `/stowage-PART:v9"`},
 	"image.digest":              {set: []string{"PART.image.digest=sha256:" + strings.Repeat("0a", 32)}, has: `/stowage-PART@sha256:0a0a`},
 	"resources":                 {set: []string{`PART.resources={"limits":{"memory":"777Mi"}}`}, has: `"resources":{"limits":{"memory":"777Mi"}}`},
@@ -49,7 +49,7 @@ var everyPart = map[string]change{
 
 // switches are all other values of the chart.
 var switches = map[string]change{
-	"image.registry":                                   {set: []string{"image.registry=registry.example:5000/mirror"}, has: `"image":"registry.example:5000/mirror/stowage-scheduler:dev"`, lacks: "stowage.dev/stowage-"},
+	"image.registry":                                   {set: []string{"image.registry=registry.example:5000/mirror"}, has: `"image":"registry.example:5000/mirror/stowage-scheduler:dev-kube1.37"`, lacks: "stowage.dev/stowage-"},
 	"image.tag":                                        {set: []string{"image.tag=v9"}, has: "stowage.dev/stowage-provisioner:v9"},
 	"image.pullPolicy":                                 {set: []string{"image.pullPolicy=Always"}, has: `"imagePullPolicy":"Always"`, lacks: `"imagePullPolicy":"IfNotPresent"`},
 	"image.pullSecrets":                                {set: []string{`image.pullSecrets=[{"name":"mine"}]`}, has: `"imagePullSecrets":[{"name":"mine"}]`},

@@ -63,6 +63,10 @@ skip
 {{- fail (printf "%s.enabled: must be false with Kubernetes %s, because stowage-%s is for Kubernetes %s (without a cluster, say for which version with --kube-version)" $part $is $part (replace ".0-0" "" $fits)) -}}
 {{- end -}}
 {{- end -}}
+{{- $fits := index .Chart.Annotations "stowage.dev/policies-kube-version" -}}
+{{- if and .Values.policies.schedulerName (not (semverCompare $fits $is)) -}}
+{{- fail (printf "policies.schedulerName: must be false with Kubernetes %s, because the kind MutatingAdmissionPolicy is for Kubernetes %s" $is (replace ".0-0" "" $fits)) -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* Fails for values that would have something wait for a part that is not there. */ -}}

@@ -12,7 +12,7 @@ SPDX-License-Identifier: Apache-2.0
 {{- if and (eq .object.kind "Deployment") (hasKey $values "replicas") -}}
 {{- $_ := set $spec "replicas" (int $values.replicas) -}}
 {{- end -}}
-{{- $_ := set $container "image" (include "stowage.image" (dict "root" .root "name" (last (splitList "/" (first (splitList ":" $container.image)))) "image" $values.image)) -}}
+{{- $_ := set $container "image" (include "stowage.image" (dict "root" .root "made" $container.image "image" $values.image)) -}}
 {{- with .root.Values.image.pullPolicy -}}{{- $_ := set $container "imagePullPolicy" . -}}{{- end -}}
 {{- with .root.Values.image.pullSecrets -}}{{- $_ := set $pod "imagePullSecrets" . -}}{{- end -}}
 {{- range $key := list "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" "priorityClassName" -}}
@@ -40,14 +40,22 @@ SPDX-License-Identifier: Apache-2.0
 {{- end -}}
 {{- end -}}
 
-{{- /* An image's name: of the part, if it has its own, else of all. */ -}}
+{{- /*
+An image's name: of the part, if it has its own, else of all. If the manifests' tag names the minor of
+Kubernetes that the image is built for, it is the newest; API servers of an older one get theirs.
+*/ -}}
 {{- define "stowage.image" -}}
 {{- $image := default dict .image -}}
-{{- $repository := default (printf "%s/%s" (trimSuffix "/" .root.Values.image.registry) .name) $image.repository -}}
+{{- $name := last (splitList "/" (first (splitList ":" .made))) -}}
+{{- $repository := default (printf "%s/%s" (trimSuffix "/" .root.Values.image.registry) $name) $image.repository -}}
+{{- $tag := toString (default .root.Chart.AppVersion .root.Values.image.tag) -}}
+{{- with regexFind "-kube1[.][0-9]+$" .made -}}
+{{- $tag = printf "%s-kube1.%d" $tag (min (int (trimPrefix "-kube1." .)) (semver $.root.Capabilities.KubeVersion.Version).Minor) -}}
+{{- end -}}
 {{- if $image.digest -}}
 {{- printf "%s@%s" $repository $image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $repository (toString (coalesce $image.tag .root.Values.image.tag .root.Chart.AppVersion)) -}}
+{{- printf "%s:%s" $repository (toString (default $tag $image.tag)) -}}
 {{- end -}}
 {{- end -}}
 

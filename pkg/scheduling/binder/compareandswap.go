@@ -151,6 +151,19 @@ func (b *Binder) putVolume(ctx context.Context, pv *v1.PersistentVolume) (*v1.Pe
 	return b.appliedVolume(b.client.CoreV1().PersistentVolumes().Update(ctx, pv, metav1.UpdateOptions{}))
 }
 
+// volumeWrite is a write of a volume; want decides as swap.want.
+func (b *Binder) volumeWrite(name string, want func(*v1.PersistentVolume) (*v1.PersistentVolume, bool, *plan.Failure)) swap[*v1.PersistentVolume] {
+	return swap[*v1.PersistentVolume]{resource: volumeResource, name: name, want: want, get: b.getVolume(name), put: b.putVolume}
+}
+
+// claimWrite is volumeWrite for a claim.
+func (b *Binder) claimWrite(claim *v1.PersistentVolumeClaim, want func(*v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, bool, *plan.Failure)) swap[*v1.PersistentVolumeClaim] {
+	return swap[*v1.PersistentVolumeClaim]{
+		resource: claimResource, name: claim.Namespace + "/" + claim.Name,
+		want: want, get: b.getClaim(claim.Namespace, claim.Name), put: b.putClaim,
+	}
+}
+
 func (b *Binder) putVolumeStatus(ctx context.Context, pv *v1.PersistentVolume) (*v1.PersistentVolume, error) {
 	return b.appliedVolume(b.client.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{}))
 }

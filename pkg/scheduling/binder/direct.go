@@ -109,10 +109,8 @@ func (r *run) boundByController(b *binding) bool {
 
 // bindClaim writes the claim, which cannot be undone.
 func (r *run) bindClaim(ctx context.Context, b *binding) (*v1.PersistentVolumeClaim, error) {
-	write := swap[*v1.PersistentVolumeClaim]{
-		resource: claimResource, name: b.Claim.Namespace + "/" + b.Claim.Name, forward: true,
-		want: b.BindClaim, get: r.getClaim(b.Claim.Namespace, b.Claim.Name), put: r.putClaim,
-	}
+	write := r.claimWrite(b.Claim, b.BindClaim)
+	write.forward = true
 	b.committed = true
 	done, err := write.run(ctx, r.newestClaim(b.Claim))
 	if err != nil {
@@ -129,23 +127,22 @@ func (r *run) bindClaim(ctx context.Context, b *binding) (*v1.PersistentVolumeCl
 // writeStatus writes the claim's status. needed ends when all claims are observed as Bound:
 // that cancels a request that still waits for the client's rate limit.
 func (r *run) writeStatus(ctx, needed context.Context, b *binding, claim *v1.PersistentVolumeClaim) error {
-	write := swap[*v1.PersistentVolumeClaim]{
-		resource: claimStatusResource, name: claim.Namespace + "/" + claim.Name, forward: true,
-		want: func(live *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, bool, *plan.Failure) {
-			return b.ClaimBound(live, b.volume)
-		},
-		get: func(ctx context.Context) (*v1.PersistentVolumeClaim, error) {
-			if needed.Err() != nil {
-				return r.newestClaim(claim), nil
-			}
-			return r.getClaim(claim.Namespace, claim.Name)(ctx)
-		},
-		put: func(ctx context.Context, want *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
-			ctx, cancel := context.WithCancel(ctx)
-			defer cancel()
-			defer context.AfterFunc(needed, cancel)()
-			return r.putClaimStatus(ctx, want)
-		},
+	write := r.claimWrite(claim, func(live *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, bool, *plan.Failure) {
+		return b.ClaimBound(live, b.volume)
+	})
+	write.resource, write.forward = claimStatusResource, true
+	get := write.get
+	write.get = func(ctx context.Context) (*v1.PersistentVolumeClaim, error) {
+		if needed.Err() != nil {
+			return r.newestClaim(claim), nil
+		}
+		return get(ctx)
+	}
+	write.put = func(ctx context.Context, want *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(needed, cancel)()
+		return r.putClaimStatus(ctx, want)
 	}
 	_, err := write.run(ctx, claim)
 	return err
@@ -239,8 +236,7 @@ func (r *run) adoptProvision(ctx context.Context, p *provision) error {
 
 // phaseBound returns the write that sets the volume's phase to Bound.
 func (r *run) phaseBound(b *binding) swap[*v1.PersistentVolume] {
-	return swap[*v1.PersistentVolume]{
-		resource: volumeStatusResource, name: b.Volume.Name,
-		want: b.VolumeBound, get: r.getVolume(b.Volume.Name), put: r.putVolumeStatus,
-	}
+	write := r.volumeWrite(b.Volume.Name, b.VolumeBound)
+	write.resource, write.put = volumeStatusResource, r.putVolumeStatus
+	return write
 }

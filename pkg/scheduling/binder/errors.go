@@ -13,17 +13,6 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
-// Values of the outcome label of metrics.
-const (
-	outcomeSuccess  = "success"
-	outcomeFailure  = "failure"
-	outcomeError    = "error"
-	outcomeTimeout  = "timeout"
-	outcomeCanceled = "canceled"
-	// outcomeProvisioning is for Advance: a volume is being provisioned.
-	outcomeProvisioning = "provisioning"
-)
-
 // errDeadline is the cause with which Bind's own deadline ends its context.
 var errDeadline = errors.New("bind timeout")
 
@@ -86,16 +75,16 @@ func outcome(err error) string {
 	var provisioning *ProvisioningError
 	switch {
 	case err == nil:
-		return outcomeSuccess
+		return "success"
 	case errors.As(err, &provisioning):
-		return outcomeProvisioning
+		return "provisioning" // Advance only
 	case errors.As(err, &failure):
-		return outcomeFailure
+		return "failure"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, errDeadline):
-		return outcomeTimeout
+		return "timeout"
 	case errors.Is(err, context.Canceled):
-		return outcomeCanceled
+		return "canceled"
 	default:
-		return outcomeError
+		return "error"
 	}
 }

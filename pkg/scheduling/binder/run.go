@@ -174,11 +174,7 @@ func (r *run) claimVolumes(ctx context.Context) error {
 }
 
 func (r *run) claimVolume(ctx context.Context, b *binding) error {
-	write := swap[*v1.PersistentVolume]{
-		resource: volumeResource, name: b.Volume.Name,
-		want: b.ClaimVolume, get: r.getVolume(b.Volume.Name), put: r.putVolume,
-	}
-	done, err := write.run(ctx, b.Volume)
+	done, err := r.volumeWrite(b.Volume.Name, b.ClaimVolume).run(ctx, b.Volume)
 	b.volume = done.object
 	if err != nil {
 		return err
@@ -244,13 +240,9 @@ func (r *run) selectNode(ctx context.Context, p *provision) error {
 	if r.mode != Direct {
 		wanted.Provisioner = "" // the PV controller writes it
 	}
-	write := swap[*v1.PersistentVolumeClaim]{
-		resource: claimResource, name: p.Claim.Namespace + "/" + p.Claim.Name,
-		want: func(live *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, bool, *plan.Failure) {
-			return wanted.SelectNode(live, r.plan.Node, p.gone)
-		},
-		get: r.getClaim(p.Claim.Namespace, p.Claim.Name), put: r.putClaim,
-	}
+	write := r.claimWrite(p.Claim, func(live *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, bool, *plan.Failure) {
+		return wanted.SelectNode(live, r.plan.Node, p.gone)
+	})
 	done, err := write.run(ctx, r.newestClaim(p.Claim))
 	if err != nil {
 		return err

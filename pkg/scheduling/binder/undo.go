@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
@@ -107,12 +106,8 @@ func (r *run) removeMarks(ctx context.Context) {
 		if volume == nil || volume.Annotations[wellknown.BindingUndoneAnnotation] == "" {
 			continue
 		}
-		write := swap[*v1.PersistentVolume]{
-			resource: volumeResource, name: b.Volume.Name,
-			want: b.RemoveUndoneMark, get: r.getVolume(b.Volume.Name), put: r.putVolume,
-		}
 		group.Go(func() error {
-			_, err := write.run(ctx, volume)
+			_, err := r.volumeWrite(b.Volume.Name, b.RemoveUndoneMark).run(ctx, volume)
 			return err
 		})
 	}

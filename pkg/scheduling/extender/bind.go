@@ -22,6 +22,7 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/scheduling/plan"
+	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
 )
 
 // Outcomes of a bind, as metric labels.
@@ -172,7 +173,7 @@ func (e *provisioningError) Error() string {
 
 // reserve reserves the pod's volumes and capacity on the node.
 func (e *Extender) reserve(ctx context.Context, pod *v1.Pod, node string) (*plan.Plan, error) {
-	begun, refusal, err := e.attempts.Begin(ctx, pod)
+	begun, refusal, err := attempt.Begin(ctx, e.cache, pod)
 	if err := errors.Join(err, refusal); err != nil {
 		return nil, err
 	}

@@ -33,7 +33,6 @@ import (
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/scheduling/binder"
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
-	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
 	"stowage.dev/stowage/pkg/scheduling/volumecache/score"
 )
 
@@ -54,7 +53,6 @@ type Extender struct {
 	settings extender.ExtenderConfiguration
 	client   kubernetes.Interface
 	cache    *volumecache.Cache
-	attempts *attempt.Attempts
 	binder   *binder.Binder // nil in mode Advisory
 	score    score.Scorer
 
@@ -91,7 +89,6 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 		settings: *c.Settings.DeepCopy(),
 		client:   c.Client,
 		cache:    store,
-		attempts: attempt.New(store),
 		score:    score.New(c.Settings.Scoring),
 		nodes:    c.Informers.Core().V1().Nodes().Lister(),
 		pods:     pods.Lister(),

@@ -71,7 +71,7 @@ func (e *Extender) observed(pod *v1.Pod) (seen, bound bool) {
 
 // decide evaluates all nodes.
 func (e *Extender) decide(ctx context.Context, pod *v1.Pod, verdict *verdict) error {
-	begun, refusal, err := e.attempts.Begin(ctx, pod)
+	begun, refusal, err := attempt.Begin(ctx, e.cache, pod)
 	switch {
 	case err != nil:
 		return err
@@ -124,7 +124,7 @@ func (e *Extender) evaluate(verdict *verdict, i int, at *evaluation, node *v1.No
 		return true
 	}
 	resolvable := (at.Awaiting || at.victims.any(node.Name)) &&
-		e.attempts.EvictionHelps(at.Attempt, node, at.victims.on(node.Name), reason)
+		at.EvictionHelps(e.cache, node, at.victims.on(node.Name), reason)
 	verdict.reject(node.Name, reason.String(), resolvable)
 	return false
 }

@@ -12,6 +12,7 @@ import (
 
 	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
+	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
 	"stowage.dev/stowage/pkg/scheduling/volumecache/score"
 )
 
@@ -24,7 +25,7 @@ func (e *Extender) prioritize(ctx context.Context, args *extenderv1.ExtenderArgs
 	ranks := &ranking{of: e.candidates(args), list: rankLists.get()}
 	rate := func(*v1.Node) int64 { return extenderv1.MinExtenderPriority }
 	if claims.Any(args.Pod) {
-		begun, refusal, err := e.attempts.Begin(ctx, args.Pod)
+		begun, refusal, err := attempt.Begin(ctx, e.cache, args.Pod)
 		if err != nil {
 			return nil, err
 		}

@@ -9,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
-
-	"stowage.dev/stowage/pkg/scheduling/topology"
 )
 
 // listen registers the cache's event handlers. CSIDrivers and CSINodes need
@@ -103,8 +101,4 @@ func (c *Cache) podDeleted(pod *v1.Pod) {
 	c.rejections.drop(pod.UID)
 	c.mu.Unlock()
 	c.watch.notify(watchKey{kind: watchPod, namespace: pod.Namespace, name: pod.Name})
-}
-
-func admitted(affinity *v1.VolumeNodeAffinity, node *v1.Node) bool {
-	return topology.FromNodeAffinity(affinity).Admits(node)
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/csi-translation-lib/plugins"
 	"k8s.io/klog/v2"
+
+	"stowage.dev/stowage/pkg/scheduling/topology"
 )
 
 // ObserveNode updates the cache to the state of the node in the informer's store, or to
@@ -158,7 +160,7 @@ func (c *Cache) NodeAdmits(pv *v1.PersistentVolume, name string) (exists, admits
 	if plugin, translated := c.translate(pv); translated != nil && c.migrated(plugin, name) {
 		pv = translated
 	}
-	return true, admitted(pv.Spec.NodeAffinity, node)
+	return true, topology.FromNodeAffinity(pv.Spec.NodeAffinity).Admits(node)
 }
 
 // segmentOn is the segment that decides whether the volume can be used on the

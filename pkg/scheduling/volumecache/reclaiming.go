@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/scheduling/claims"
+	"stowage.dev/stowage/pkg/scheduling/topology"
 )
 
 const (
@@ -80,7 +81,7 @@ func (c *Cache) reclaimedFor(d *Demand, at location, node *v1.Node) (freed []Fre
 	}
 	for i := range c.reclaiming.deleted {
 		g := &c.reclaiming.deleted[i]
-		if d.requestsClass(g.class) && c.outstanding(g, at, now) && admitted(g.pv.Spec.NodeAffinity, node) {
+		if d.requestsClass(g.class) && c.outstanding(g, at, now) && topology.FromNodeAffinity(g.pv.Spec.NodeAffinity).Admits(node) {
 			freed = append(freed, g.Freed)
 		}
 	}

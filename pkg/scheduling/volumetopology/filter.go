@@ -31,7 +31,7 @@ func (p *Plugin) Filter(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, info
 		return nil
 	}
 	code := fwk.UnschedulableAndUnresolvable
-	if p.attempts.EvictionHelps(s.Attempt, info.Node(), podsOn(info), reason) {
+	if s.EvictionHelps(p.cache, info.Node(), podsOn(info), reason) {
 		code = fwk.Unschedulable
 	}
 	return fwk.NewStatus(code, reason.String())

@@ -25,7 +25,6 @@ import (
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/scheduling/binder"
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
-	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
 	"stowage.dev/stowage/pkg/scheduling/volumecache/score"
 )
 
@@ -35,11 +34,10 @@ const Name = "VolumeTopology"
 // Plugin is one profile's instance. All instances of a process that share an
 // informer factory share one cache.
 type Plugin struct {
-	cache    *volumecache.Cache
-	binder   *binder.Binder
-	attempts *attempt.Attempts
-	score    score.Scorer
-	handle   fwk.Handle
+	cache  *volumecache.Cache
+	binder *binder.Binder
+	score  score.Scorer
+	handle fwk.Handle
 	compat.PreFlight
 
 	// lastVolume and lastNode are the verdicts on the last events, for hints.
@@ -96,11 +94,10 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 	}
 	context.AfterFunc(ctx, func() { b.Shutdown(ctx) })
 	p := &Plugin{
-		cache:    cache,
-		binder:   b,
-		attempts: attempt.New(cache),
-		score:    score.New(cfg.Scoring),
-		handle:   handle,
+		cache:  cache,
+		binder: b,
+		score:  score.New(cfg.Scoring),
+		handle: handle,
 
 		PreFlight: preFlight,
 	}

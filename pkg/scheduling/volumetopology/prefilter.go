@@ -11,6 +11,7 @@ import (
 
 	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
 )
 
 // PreFilter compiles the pod's claims for the cycle and narrows the nodes if that helps.
@@ -21,7 +22,7 @@ func (p *Plugin) PreFilter(ctx context.Context, cycle fwk.CycleState, pod *v1.Po
 		cycle.Write(stateKey, &state{})
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	begun, refusal, err := p.attempts.Begin(ctx, pod)
+	begun, refusal, err := attempt.Begin(ctx, p.cache, pod)
 	switch {
 	case err != nil:
 		return nil, fwk.AsStatus(err)

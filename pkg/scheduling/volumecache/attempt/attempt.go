@@ -17,17 +17,6 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
 )
 
-// Attempts begins attempts on one volume cache. It sends no request to the API server:
-// the scheduling loop is serial and must not wait for one. Safe for concurrent use.
-type Attempts struct {
-	cache *volumecache.Cache
-}
-
-// New returns Attempts on the volume cache.
-func New(cache *volumecache.Cache) *Attempts {
-	return &Attempts{cache: cache}
-}
-
 // Attempt is a pod's claims, compiled for one cycle.
 type Attempt struct {
 	Demand *volumecache.Demand
@@ -38,28 +27,29 @@ type Attempt struct {
 
 // Begin compiles the pod's claims, once the volume cache has observed what existed at the
 // start. A refusal means that no node fits for now, with a message for the pod's user. An
-// error means that this cannot be decided.
-func (a *Attempts) Begin(ctx context.Context, pod *v1.Pod) (at Attempt, refusal, err error) {
-	if !a.cache.Ready(ctx.Done()) {
+// error means that this cannot be decided. Begin sends no request to the API server: the
+// scheduling loop is serial and must not wait for one.
+func Begin(ctx context.Context, cache *volumecache.Cache, pod *v1.Pod) (at Attempt, refusal, err error) {
+	if !cache.Ready(ctx.Done()) {
 		return at, nil, fmt.Errorf("waiting for volumes to be indexed: %w", context.Cause(ctx))
 	}
-	demand, why, unclear := a.cache.Demand(pod)
+	demand, why, unclear := cache.Demand(pod)
 	switch {
 	case unclear != nil:
 		return at, unclear, nil
 	case why != nil:
 		return at, why, nil
 	}
-	a.cache.Withhold(demand)
-	return Attempt{Demand: demand, Awaiting: a.cache.Awaits(demand)}, nil, nil
+	cache.Withhold(demand)
+	return Attempt{Demand: demand, Awaiting: cache.Awaits(demand)}, nil, nil
 }
 
 // EvictionHelps is [volumecache.Cache.EvictionHelps] for the attempt. While the pod's
 // volumes are being reclaimed, only evictions on its nominated node help.
-func (a *Attempts) EvictionHelps(at Attempt, node *v1.Node, pods iter.Seq[*v1.Pod], why match.Reason) bool {
+func (at Attempt) EvictionHelps(cache *volumecache.Cache, node *v1.Node, pods iter.Seq[*v1.Pod], why match.Reason) bool {
 	if at.Awaiting {
 		// Otherwise the scheduler would clear the nomination.
 		return node.Name == at.Demand.Pod().Status.NominatedNodeName
 	}
-	return a.cache.EvictionHelps(at.Demand, node, pods, why)
+	return cache.EvictionHelps(at.Demand, node, pods, why)
 }

@@ -55,25 +55,15 @@ func lead(ctx context.Context, c LeadConfig, lock resourcelock.Interface) error 
 		return err
 	}
 	holding, release := context.WithCancel(context.WithoutCancel(ctx))
-	go func() { defer close(gone); elector.Run(holding) }()
+	working, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() { defer close(gone); elector.Run(holding); stop(ErrLeaseLost) }()
 	defer func() { release(); <-gone }()
 	select {
 	case <-leading:
 	case <-ctx.Done():
 		return nil
 	}
-	working, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	watching := make(chan struct{})
-	defer func() { stop(nil); <-watching }()
-	go func() {
-		defer close(watching)
-		select {
-		case <-gone:
-			stop(ErrLeaseLost)
-		case <-working.Done():
-		}
-	}()
 	err = c.Work(working)
 	switch {
 	case errors.Is(context.Cause(working), ErrLeaseLost):

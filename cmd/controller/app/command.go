@@ -6,15 +6,12 @@
 package app
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
 
 	"stowage.dev/stowage/pkg/apis/component"
 	"stowage.dev/stowage/pkg/apis/controller/v1alpha1"
-	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
 )
 
@@ -33,8 +30,7 @@ See docs/controller.md. Its configuration is in docs/controller-configuration.md
 // NewCommand returns the stowage-controller command. It works until the command's
 // context is done.
 func NewCommand() *cobra.Command {
-	secure := &server.SecureFlags{}
-	cmd := command.New(command.Config[*v1alpha1.ControllerConfiguration]{
+	return command.New(command.Config[*v1alpha1.ControllerConfiguration]{
 		Name: componentName, Short: "Release the claims of lost nodes", Long: longDescription,
 		File:    "file with a ControllerConfiguration (controller.config.stowage.dev/v1alpha1); without one the defaults hold",
 		Default: v1alpha1.Default,
@@ -45,10 +41,6 @@ func NewCommand() *cobra.Command {
 		Summary: func(settings *v1alpha1.ControllerConfiguration) string {
 			return fmt.Sprintf("node loss %s after %s", settings.NodeLoss.Policy, settings.NodeLoss.Delay.Duration)
 		},
-		Run: func(ctx context.Context, settings *v1alpha1.ControllerConfiguration, connection *rest.Config) error {
-			return run(ctx, settings, connection, secure)
-		},
+		Run: run,
 	})
-	secure.Add(cmd.Flags())
-	return cmd
 }

@@ -30,12 +30,8 @@ import (
 )
 
 // run works until ctx ends, or until another replica leads.
-func run(ctx context.Context, settings *v1alpha1.ControllerConfiguration, connection *rest.Config, metricsTLS *server.SecureFlags) error {
+func run(ctx context.Context, settings *v1alpha1.ControllerConfiguration, connection *rest.Config, secure *server.Secure) error {
 	p, err := newParts(settings, connection)
-	if err != nil {
-		return err
-	}
-	secure, err := metricsTLS.Secure(connection)
 	if err != nil {
 		return err
 	}
@@ -63,8 +59,13 @@ func run(ctx context.Context, settings *v1alpha1.ControllerConfiguration, connec
 		group.Go(func() error {
 			return server.Serve(ctx, server.Config{
 				Address: *settings.HealthAddress,
-				Ready:   func(string) error { return ready(synced) },
 				Secure:  secure,
+				Ready: func(string) error { // a standby replica that can take over is ready, too
+					if !synced.Load() {
+						return errNotSynced
+					}
+					return nil
+				},
 			})
 		})
 	}
@@ -113,14 +114,6 @@ func (p *parts) sync(ctx context.Context) error {
 
 // errNotSynced: this replica is not ready to take over.
 var errNotSynced = errors.New("the caches are not synced yet; the CRD of LocalDiskReport (manifests/crd) must be installed")
-
-// ready reports whether this replica can take over; standby replicas are ready, too.
-func ready(synced *atomic.Bool) error {
-	if !synced.Load() {
-		return errNotSynced
-	}
-	return nil
-}
 
 // lead runs the loops once this replica leads, until one of them fails.
 func lead(ctx context.Context, p *parts, loops []loop) error {

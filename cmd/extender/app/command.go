@@ -6,15 +6,12 @@
 package app
 
 import (
-	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
 
 	"stowage.dev/stowage/pkg/apis/component"
 	"stowage.dev/stowage/pkg/apis/extender/v1alpha1"
-	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
 )
 
@@ -31,8 +28,7 @@ docs/extender.md. Its own configuration is in docs/extender-configuration.md.`
 // NewCommand returns the stowage-extender command. It runs until the command's context is
 // done.
 func NewCommand() *cobra.Command {
-	secure := &server.SecureFlags{}
-	cmd := command.New(command.Config[*v1alpha1.ExtenderConfiguration]{
+	return command.New(command.Config[*v1alpha1.ExtenderConfiguration]{
 		Name: componentName, Short: "Serve kube-scheduler's extender protocol for volumes", Long: longDescription,
 		File: "file with an ExtenderConfiguration (extender.config.stowage.dev/v1alpha1)",
 		Default: func() (*v1alpha1.ExtenderConfiguration, error) {
@@ -43,10 +39,6 @@ func NewCommand() *cobra.Command {
 			return settings.ClientConnection
 		},
 		Summary: func(settings *v1alpha1.ExtenderConfiguration) string { return "mode " + string(settings.Mode) },
-		Run: func(ctx context.Context, settings *v1alpha1.ExtenderConfiguration, connection *rest.Config) error {
-			return run(ctx, settings, connection, secure)
-		},
+		Run:     run,
 	})
-	secure.Add(cmd.Flags())
-	return cmd
 }

@@ -22,15 +22,13 @@ import (
 )
 
 // run serves until ctx ends or the lease is lost.
-func run(ctx context.Context, settings *apisextender.ExtenderConfiguration, connection *rest.Config, metricsTLS *server.SecureFlags) error {
+func run(ctx context.Context, settings *apisextender.ExtenderConfiguration, connection *rest.Config, secure *server.Secure) error {
 	client, err := kubernetes.NewForConfig(connection)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	r := newReplica(settings, client)
-	if r.secure, err = metricsTLS.Secure(connection); err != nil {
-		return err
-	}
+	r.secure = secure
 	if *settings.LeaderElection.LeaderElect {
 		r.lead = func(ctx context.Context, work func(context.Context) error) error {
 			return server.Lead(ctx, server.LeadConfig{Name: componentName, Election: settings.LeaderElection, Connection: connection, Work: work})
@@ -88,7 +86,7 @@ func (r *replica) serve(ctx context.Context) (err error) {
 		group.Go(func() error {
 			return server.Serve(ctx, server.Config{
 				Address: *r.settings.HealthAddress,
-				Ready:   func(string) error { return ready(&r.leading, r.made) },
+				Ready:   r.ready,
 				Secure:  r.secure,
 			})
 		})
@@ -121,12 +119,9 @@ func (r *replica) work(ctx context.Context) error {
 // errStandby means that another replica answers.
 var errStandby = errors.New("standing by: another replica leads")
 
-func ready(leading *atomic.Bool, made *extender.Extender) error {
-	if err := made.Ready(); err != nil {
+func (r *replica) ready(string) error {
+	if err := r.made.Ready(); err != nil || r.leading.Load() {
 		return err
 	}
-	if !leading.Load() {
-		return errStandby
-	}
-	return nil
+	return errStandby
 }

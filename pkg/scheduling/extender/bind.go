@@ -41,7 +41,7 @@ const (
 // other calls for it are rejected.
 func (e *Extender) bind(ctx context.Context, args *extenderv1.ExtenderBindingArgs) (*extenderv1.ExtenderBindingResult, error) {
 	if args.PodUID == "" || args.PodName == "" || args.PodNamespace == "" || args.Node == "" {
-		return nil, &malformedError{errors.New("PodName, PodNamespace, PodUID and Node must be set")}
+		return nil, malformed(errors.New("PodName, PodNamespace, PodUID and Node must be set"))
 	}
 	if err := e.pins.begin(args.PodUID, args.Node); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (e *Extender) runBind(ctx context.Context, args *extenderv1.ExtenderBinding
 
 // bindOutcome returns the metric label of an error.
 func bindOutcome(err error) string {
-	var waiting *provisioningError
+	var waiting *binder.ProvisioningError
 	var taken *conflictError
 	var failure *plan.Failure
 	switch {
@@ -145,7 +145,7 @@ func (e *Extender) bindAll(ctx context.Context, pod *v1.Pod, node string) error 
 	return e.gate.write(ctx, func() error {
 		err := e.binder.Advance(ctx, planned)
 		if waiting, ok := errors.AsType[*binder.ProvisioningError](err); ok {
-			return &provisioningError{waiting}
+			return fmt.Errorf("volumes are being provisioned; the pod is retried until they exist: %w", waiting)
 		}
 		if err != nil {
 			return err
@@ -162,13 +162,6 @@ type conflictError struct {
 
 func (e *conflictError) Error() string {
 	return fmt.Sprintf("volumes on node %q changed while the pod was being scheduled: %s", e.node, e.why.Code)
-}
-
-// provisioningError means that volumes are being provisioned.
-type provisioningError struct{ err *binder.ProvisioningError }
-
-func (e *provisioningError) Error() string {
-	return "volumes are being provisioned; the pod is retried until they exist: " + e.err.Error()
 }
 
 // reserve reserves the pod's volumes and capacity on the node.

@@ -56,7 +56,7 @@ func TestBindCancelled(t *testing.T) {
 	}
 	close(resume)
 	w.wantIdle(t)
-	if len(w.pins.byPod) != 0 {
+	if len(w.pins.binding)+len(w.pins.provisioning.Keys()) != 0 {
 		t.Error("the pod is pinned to a node")
 	}
 	pv, err := w.client.CoreV1().PersistentVolumes().Get(t.Context(), "v", metav1.GetOptions{})

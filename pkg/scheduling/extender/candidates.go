@@ -62,4 +62,4 @@ func (c candidates) each(ctx context.Context, f func(i int, name string, node *v
 }
 
 // errNoPod means that a call has no pod.
-var errNoPod = &malformedError{errors.New("it has no Pod")}
+var errNoPod = malformed(errors.New("it has no Pod"))

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -123,7 +124,7 @@ func (e *Extender) measured(ctx context.Context) *Extender {
 func (e *Extender) Cache() *volumecache.Cache { return e.cache }
 
 // errNotReady means that the initial objects have not been observed yet.
-var errNotReady = errors.New("volumes, claims and nodes are still being read from the API server")
+var errNotReady = &callError{http.StatusServiceUnavailable, outcomeNotReady, "volumes, claims and nodes are still being read from the API server"}
 
 // Ready returns why calls cannot be answered yet; nil if they can.
 func (e *Extender) Ready() error {

@@ -234,21 +234,24 @@ func TestOneBindAtATime(t *testing.T) {
 	}
 }
 
-// TestPinsAreSwept: expired pins are removed.
-func TestPinsAreSwept(t *testing.T) {
+// TestPinsExpire: expired pins do not count, and the pins that are kept are bounded.
+func TestPinsExpire(t *testing.T) {
 	t.Parallel()
 	clock := clockAtZero()
 	h := newNodePins(clock, testHold)
-	for i := range 10 * minSweep {
+	for i := range 2 * maxPins {
 		uid := uid(i)
 		if err := h.begin(uid, "a"); err != nil {
 			t.Fatal(err)
 		}
 		h.end(uid, true)
-		clock.SetTime(clock.Now().Add(testHold / minSweep * 2))
 	}
-	if got := len(h.byPod); got > 2*minSweep {
-		t.Errorf("%d pins are kept", got)
+	if got := len(h.provisioning.Keys()); got != maxPins {
+		t.Errorf("%d pins are kept, want %d", got, maxPins)
+	}
+	clock.SetTime(clock.Now().Add(testHold + 1))
+	if got := len(h.provisioning.Keys()); got != 0 || len(h.binding) != 0 {
+		t.Errorf("%d pins and %d binds are kept after their time", got, len(h.binding))
 	}
 }
 

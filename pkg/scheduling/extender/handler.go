@@ -150,11 +150,17 @@ func call[Args, Result any](ctx context.Context, e *Extender, v verb[Args, Resul
 	return v.answer(ctx, args)
 }
 
-// panicError is the error of a recovered panic.
-type panicError struct{ verb string }
+// callError is the error of a call with another status than 500 or another outcome than error.
+type callError struct {
+	status        int
+	outcome, text string
+}
 
-func (e *panicError) Error() string {
-	return e.verb + " failed with an internal error; see the extender's log"
+func (e *callError) Error() string { return e.text }
+
+// malformed means that the body is not the verb's arguments.
+func malformed(err error) error {
+	return &callError{http.StatusBadRequest, outcomeMalformed, "read the request: " + err.Error()}
 }
 
 // recovered returns an error for the value of recover.
@@ -162,22 +168,10 @@ func recovered(ctx context.Context, verb string, what any) error {
 	if what == nil {
 		return nil
 	}
-	err := &panicError{verb}
+	err := &callError{http.StatusInternalServerError, outcomePanic, verb + " failed with an internal error; see the extender's log"}
 	klog.FromContext(ctx).Error(err, "Panic", "verb", verb, "panic", fmt.Sprint(what), "stack", string(debug.Stack()))
 	return err
 }
-
-// tooLargeError means that the body exceeds its limit.
-type tooLargeError struct{ limit int64 }
-
-func (e *tooLargeError) Error() string {
-	return fmt.Sprintf("the request's body has more than %d bytes: set nodeCacheCapable: true in the scheduler's configuration, or raise serving.maxBodyBytes in the extender's", e.limit)
-}
-
-// malformedError means that the body is not the verb's arguments.
-type malformedError struct{ err error }
-
-func (e *malformedError) Error() string { return "read the request: " + e.err.Error() }
 
 // read decodes a body of at most limit bytes.
 func read(body io.Reader, limit int64, into any) error {
@@ -186,13 +180,14 @@ func read(body io.Reader, limit int64, into any) error {
 	n, err := text.ReadFrom(io.LimitReader(body, limit+1))
 	if n > limit {
 		_, _ = io.CopyN(io.Discard, body, maxDrain) // up to its end or that of the connection
-		return &tooLargeError{limit}
+		return &callError{http.StatusRequestEntityTooLarge, outcomeTooLarge, fmt.Sprintf(
+			"the request's body has more than %d bytes: set nodeCacheCapable: true in the scheduler's configuration, or raise serving.maxBodyBytes in the extender's", limit)}
+	}
+	if err == nil {
+		err = decode(text.Bytes(), into)
 	}
 	if err != nil {
-		return &malformedError{err}
-	}
-	if err := decode(text.Bytes(), into); err != nil {
-		return &malformedError{err}
+		return malformed(err)
 	}
 	return nil
 }
@@ -200,20 +195,11 @@ func read(body io.Reader, limit int64, into any) error {
 // respond answers a failed call, and returns its outcome for metrics.
 func respond[Args, Result any](ctx context.Context, w http.ResponseWriter, v verb[Args, Result], why error) string {
 	status, outcome := http.StatusInternalServerError, outcomeError
-	var tooLarge *tooLargeError
-	var malformed *malformedError
-	var panicked *panicError
-	switch {
-	case errors.As(why, &tooLarge):
-		status, outcome = http.StatusRequestEntityTooLarge, outcomeTooLarge
-	case ctx.Err() != nil:
+	if known, ok := errors.AsType[*callError](why); ok {
+		status, outcome = known.status, known.outcome
+	}
+	if ctx.Err() != nil && outcome != outcomeTooLarge {
 		status, outcome = http.StatusGatewayTimeout, outcomeEnded
-	case errors.As(why, &malformed):
-		status, outcome = http.StatusBadRequest, outcomeMalformed
-	case errors.As(why, &panicked):
-		outcome = outcomePanic
-	case errors.Is(why, errNotReady):
-		status, outcome = http.StatusServiceUnavailable, outcomeNotReady
 	}
 	klog.FromContext(ctx).V(2).Info("Failed to answer the scheduler", "verb", v.name, "outcome", outcome, "err", why)
 	if v.failed != nil && outcome != outcomeMalformed {

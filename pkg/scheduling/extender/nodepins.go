@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
@@ -19,46 +20,28 @@ import (
 // being provisioned there. The latter repeat selected-node of the claims, so that a
 // restart, or another replica, changes nothing; they expire.
 type nodePins struct {
-	clock clock.PassiveClock
-	ttl   time.Duration
+	ttl time.Duration
 
-	mu    sync.Mutex
-	byPod map[types.UID]*nodePin
-	// sweepAt is the number of pins at which expired ones are removed, so that the cost
-	// per pin is constant.
-	sweepAt int
+	mu           sync.Mutex
+	binding      map[types.UID]string      // nodes of binds in progress, by pod
+	provisioning *utilcache.LRUExpireCache // nodes after these, by the pod's UID
 }
 
-type nodePin struct {
-	node  string
-	busy  bool // a bind is in progress
-	until time.Time
-}
-
-// minSweep is the smallest sweepAt.
-const minSweep = 64
+// maxPins is how many pods whose volumes are being provisioned are pinned.
+const maxPins = 1 << 14
 
 func newNodePins(c clock.PassiveClock, ttl time.Duration) *nodePins {
-	return &nodePins{clock: c, ttl: ttl, byPod: map[types.UID]*nodePin{}, sweepAt: minSweep}
+	return &nodePins{ttl: ttl, binding: map[types.UID]string{}, provisioning: utilcache.NewLRUExpireCacheWithClock(maxPins, c)}
 }
 
 // begin pins the pod to the node for a bind. It fails while another bind is in progress.
 func (p *nodePins) begin(pod types.UID, node string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if old := p.byPod[pod]; old != nil && old.busy {
-		return fmt.Errorf("an earlier call is still binding the pod to node %q", old.node)
+	if earlier, busy := p.binding[pod]; busy {
+		return fmt.Errorf("an earlier call is still binding the pod to node %q", earlier)
 	}
-	if len(p.byPod) >= p.sweepAt {
-		now := p.clock.Now()
-		for uid, old := range p.byPod {
-			if !old.busy && !now.Before(old.until) {
-				delete(p.byPod, uid)
-			}
-		}
-		p.sweepAt = max(minSweep, 2*len(p.byPod))
-	}
-	p.byPod[pod] = &nodePin{node: node, busy: true}
+	p.binding[pod] = node
 	return nil
 }
 
@@ -66,13 +49,10 @@ func (p *nodePins) begin(pod types.UID, node string) error {
 func (p *nodePins) end(pod types.UID, keep bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !keep {
-		delete(p.byPod, pod)
-		return
+	if p.provisioning.Remove(pod); keep {
+		p.provisioning.Add(pod, p.binding[pod], p.ttl)
 	}
-	if pin := p.byPod[pod]; pin != nil {
-		pin.busy, pin.until = false, p.clock.Now().Add(p.ttl)
-	}
+	delete(p.binding, pod)
 }
 
 // node returns the node that the pod is pinned to; "" for none. A pin is removed when no
@@ -82,15 +62,14 @@ func (p *nodePins) node(d *volumecache.Demand) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pod := d.Pod().UID
-	pin := p.byPod[pod]
-	switch {
-	case pin == nil:
-		return ""
-	case pin.busy:
-		return pin.node
-	case !p.clock.Now().Before(pin.until), !slices.Contains(slices.Collect(d.Selected), pin.node):
-		delete(p.byPod, pod)
+	if node, busy := p.binding[pod]; busy {
+		return node
+	}
+	pinned, _ := p.provisioning.Get(pod)
+	node, _ := pinned.(string)
+	if node != "" && !slices.Contains(slices.Collect(d.Selected), node) {
+		p.provisioning.Remove(pod)
 		return ""
 	}
-	return pin.node
+	return node
 }

@@ -196,10 +196,8 @@ func (w *testbed) wantIdle(t testing.TB) {
 		t.Error(err)
 	}
 	w.pins.mu.Lock()
-	for uid, pin := range w.pins.byPod {
-		if pin.busy {
-			t.Errorf("pod %q is still being bound to node %q", uid, pin.node)
-		}
+	for uid, node := range w.pins.binding {
+		t.Errorf("pod %q is still being bound to node %q", uid, node)
 	}
 	w.pins.mu.Unlock()
 	w.gate.wantIdle(t)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"stowage.dev/stowage/pkg/apis/component"
+	"stowage.dev/stowage/pkg/server"
 )
 
 // Config describes a command that reads its settings, of type S, from one file.
@@ -30,13 +31,14 @@ type Config[S any] struct {
 	Connection func(settings S) component.ClientConnection
 	// Summary describes valid settings in the output of validate.
 	Summary func(settings S) string
-	// Run works until ctx ends.
-	Run func(ctx context.Context, settings S, connection *rest.Config) error
+	// Run works until ctx ends. secure is of the flags for probes and metrics; nil: plain HTTP.
+	Run func(ctx context.Context, settings S, connection *rest.Config, secure *server.Secure) error
 }
 
 // New returns the command, with subcommand validate. It runs until its context is done.
 func New[S any](c Config[S]) *cobra.Command {
 	var file, kubeconfig string
+	var secure server.SecureFlags
 	cmd := &cobra.Command{
 		Use:          c.Name,
 		Short:        c.Short,
@@ -45,7 +47,11 @@ func New[S any](c Config[S]) *cobra.Command {
 		Version:      Version(),
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			settings, err := c.settings(file)
+			read := c.Default
+			if file != "" {
+				read = func() (S, error) { return c.read(file) }
+			}
+			settings, err := read()
 			if err != nil {
 				return err
 			}
@@ -57,23 +63,20 @@ func New[S any](c Config[S]) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.Run(cmd.Context(), settings, connection)
+			overTLS, err := secure.Secure(connection)
+			if err != nil {
+				return err
+			}
+			return c.Run(cmd.Context(), settings, connection, overTLS)
 		},
 	}
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&file, "config", "", c.File)
 	flags.StringVar(&kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file, if the configuration has none; the default is the pod's service account")
+	secure.Add(cmd.Flags())
 	AddLogs(cmd)
 	cmd.AddCommand(c.validate())
 	return cmd
-}
-
-// settings reads the configuration file, if one is given.
-func (c *Config[S]) settings(file string) (S, error) {
-	if file == "" {
-		return c.Default()
-	}
-	return c.read(file)
 }
 
 func (c *Config[S]) read(file string) (settings S, err error) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"stowage.dev/stowage/pkg/apis/component"
+	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
 	"stowage.dev/stowage/pkg/testing/commands"
 )
@@ -40,7 +41,7 @@ func newCommand() *cobra.Command {
 			return component.ClientConnection{Kubeconfig: s.kubeconfig, QPS: new(int32(7)), Burst: new(int32(9))}
 		},
 		Summary: func(s settings) string { return "kubeconfig " + s.kubeconfig },
-		Run: func(_ context.Context, _ settings, c *rest.Config) error {
+		Run: func(_ context.Context, _ settings, c *rest.Config, _ *server.Secure) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s as %s, %v %d", c.Host, c.UserAgent, c.QPS, c.Burst)
 			return err
 		},

@@ -131,8 +131,7 @@ test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n KUBE=1.36
 	@go build $(MODFILE) -v $(if $(MODFILE),$(UNIT_TESTS),./pkg/...) 2>&1 | $(PROGRESS)
 	@mkdir -p bin/events; timeout=$$($(STRETCH) 10m) && \
 	  go test $(MODFILE) -json -timeout=$$timeout $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' $(UNIT_TESTS) | tee $(EVENTS) | { $(REPORT); } $(BUDGETS)
-	@$(if $(MODFILE),,go -C hack/images test ./...)
-	@$(if $(MODFILE),,go -C hack/monitoring test ./...)
+	@$(if $(MODFILE),go vet $(MODFILE) ./test/integration/...,go -C hack/images test ./... && go -C hack/monitoring test ./...)
 
 .PHONY: test-race
 test-race: ## Unit tests under the race detector (needs a C compiler); RUN=regexp COUNT=n

@@ -147,6 +147,12 @@ func TestCheck(t *testing.T) {
 			want: []string{"pkg/scheduling/binder/bind.go imports k8s.io/kube-scheduler/framework: " +
 				"only plugins import the scheduling framework; the extender and the command line use the packages below them"},
 		},
+		"the scheduler of several minors, in a plugin": {
+			file:    "pkg/scheduling/volumetopology/plugin.go",
+			imports: []string{"stowage.dev/kubecompat/plugin", "stowage.dev/kubecompat/scheduler"},
+			want: []string{"pkg/scheduling/volumetopology/plugin.go: stowage.dev/kubecompat/scheduler must not be imported: " +
+				"plugins are written against k8s.io/kube-scheduler/framework; only cmd/scheduler and pkg/apis/config/scheme import the scheduler itself"},
+		},
 		"the framework in the cache": {
 			file:    "pkg/scheduling/volumecache/cache.go",
 			imports: []string{framework},

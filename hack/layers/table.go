@@ -87,12 +87,12 @@ type Ban struct {
 func Bans() []Ban {
 	return []Ban{
 		{
-			Imports: []string{"k8s.io/kubernetes"},
+			Imports: []string{"k8s.io/kubernetes", "stowage.dev/kubecompat/scheduler", "stowage.dev/kubecompat/schedulerperf"},
 			But:     []string{"cmd/scheduler", "pkg/apis/config/scheme", "test", "hack"},
 			Why:     "plugins are written against k8s.io/kube-scheduler/framework; only cmd/scheduler and pkg/apis/config/scheme import the scheduler itself",
 		},
 		{
-			Imports: []string{"k8s.io/kube-scheduler/framework"},
+			Imports: []string{"k8s.io/kube-scheduler/framework", "stowage.dev/kubecompat/plugin"},
 			But:     []string{"cmd", "pkg/scheduling/volumetopology", "test", "hack"},
 			Why:     "only plugins import the scheduling framework; the extender and the command line use the packages below them",
 		},

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	compat "stowage.dev/kubecompat/plugin"
 	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/scheduling/plan"
@@ -57,7 +58,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		// An eviction, perhaps for the pod. A pod that is woken while DefaultPreemption evicts
 		// others for it gets no event until one of a plugin that rejected it queues it at the
 		// deletion of an assigned pod.
-		on(fwk.AssignedPod, fwk.Delete, hint(p.afterPod)),
+		on(compat.AssignedPod, fwk.Delete, hint(p.afterPod)),
 	}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	compat "stowage.dev/kubecompat/plugin"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
@@ -248,7 +249,7 @@ func TestHintPod(t *testing.T) {
 		return gone
 	}
 	waiting := []runtime.Object{localClass().Obj(), node("a").Obj(), claim("c", "1Gi").Obj()}
-	runHints(t, fwk.AssignedPod, map[string]hintCase{
+	runHints(t, compat.AssignedPod, map[string]hintCase{
 		"an evicted pod of lower priority":            {objects: waiting, pod: important("p", "c"), before: on(9, v1.PodReasonPreemptionByScheduler), want: fwk.Queue},
 		"an evicted pod of the same priority":         {objects: waiting, pod: important("p", "c"), before: on(10, v1.PodReasonPreemptionByScheduler), want: fwk.QueueSkip},
 		"a pod that its node's kubelet has evicted":   {objects: waiting, pod: important("p", "c"), before: on(9, v1.PodReasonTerminationByKubelet), want: fwk.QueueSkip},

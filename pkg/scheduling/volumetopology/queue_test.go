@@ -18,6 +18,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
+	compat "stowage.dev/kubecompat/plugin"
+	compatscheduler "stowage.dev/kubecompat/scheduler"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
@@ -49,7 +51,7 @@ type scheduling struct {
 
 func newScheduling(w *testbed, preemption preempting) *scheduling {
 	w.t.Helper()
-	hints := queue.QueueingHintMap{{Resource: fwk.AssignedPod, ActionType: fwk.Delete}: {{
+	hints := queue.QueueingHintMap{{Resource: compat.AssignedPod, ActionType: fwk.Delete}: {{
 		PluginName:     preemption.Name(),
 		QueueingHintFn: func(klog.Logger, *v1.Pod, any, any) (fwk.QueueingHint, error) { return fwk.QueueSkip, nil },
 	}}}
@@ -61,7 +63,7 @@ func newScheduling(w *testbed, preemption preempting) *scheduling {
 		hints[e.Event] = append(hints[e.Event], &queue.QueueingHintFunction{PluginName: Name, QueueingHintFn: e.QueueingHintFn})
 	}
 	s := &scheduling{testbed: w}
-	s.PriorityQueue = queue.NewPriorityQueue(func(_, _ fwk.QueuedEntityInfo) bool { return false }, w.factory,
+	s.PriorityQueue = compatscheduler.NewQueue(w.factory,
 		queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"profile": hints}),
 		queue.WithPreEnqueuePluginMap(map[string]map[string]fwk.PreEnqueuePlugin{"profile": {preemption.Name(): preemption}}),
 		queue.WithMetricsRecorder(metrics.NewMetricsAsyncRecorder(10, time.Second, w.t.Context().Done())))
@@ -72,18 +74,17 @@ func newScheduling(w *testbed, preemption preempting) *scheduling {
 func (s *scheduling) schedule() {
 	s.t.Helper()
 	for !s.placed && len(s.PodsInActiveQ())+len(s.PodsInBackoffQ()) > 0 {
-		popped, err := s.Pop(klog.Background())
+		info, err := compatscheduler.PopFromQueue(s.PriorityQueue)
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		info := popped.(*framework.QueuedPodInfo)
 		c := &cycle{testbed: s.testbed, state: framework.NewCycleState(), pod: info.Pod}
 		_, status := s.PreFilter(s.t.Context(), c.state, c.pod, nil)
 		if s.placed = status.IsSuccess() && c.filter("a", s.podsOnA()...).IsSuccess(); s.placed {
 			return
 		}
 		info.UnschedulablePlugins = sets.New(Name)
-		if err := s.AddUnschedulablePodIfNotPresent(klog.Background(), info, s.SchedulingCycle()); err != nil {
+		if err := compatscheduler.Reject(s.PriorityQueue, info); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -136,7 +137,7 @@ func TestWokenAfterEviction(t *testing.T) {
 					for _, event := range order {
 						switch event {
 						case "pod":
-							s.gone(fwk.AssignedPod, s.victim)
+							s.gone(compat.AssignedPod, s.victim)
 						case "volume":
 							s.gone(fwk.PersistentVolume, s.volume)
 						case "claim":
@@ -176,7 +177,7 @@ func duringEviction(t *testing.T, claimName string, volume *builders.PV) *schedu
 	began := false
 	s := newScheduling(w, preempting{running: func() bool { return began && len(w.podsOnA()) > 0 }})
 	s.victim, s.volume, s.claim, s.pod = victim, storage[1], storage[2], p
-	s.Add(t.Context(), p)
+	compatscheduler.AddToQueue(t.Context(), s.PriorityQueue, p)
 	if s.schedule(); s.placed {
 		t.Fatal("the pod fits before the eviction")
 	}

@@ -8,11 +8,13 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 )
@@ -45,4 +47,24 @@ func AfterAttempt(s *scheduler.Scheduler, attempted func(*v1.Pod)) {
 		attempted(pod.Pod)
 		return result, err
 	}
+}
+
+// NewQueue makes a scheduling queue without an order of pods. For tests.
+func NewQueue(factory informers.SharedInformerFactory, opts ...queue.Option) *queue.PriorityQueue {
+	return queue.NewPriorityQueue(func(_, _ fwk.QueuedPodInfo) bool { return false }, factory, opts...)
+}
+
+// AddToQueue adds a new pod. For tests.
+func AddToQueue(ctx context.Context, q *queue.PriorityQueue, pod *v1.Pod) {
+	q.Add(ctx, pod)
+}
+
+// PopFromQueue returns the next pod to schedule, and waits while there is none. For tests.
+func PopFromQueue(q *queue.PriorityQueue) (*framework.QueuedPodInfo, error) {
+	return q.Pop(klog.Background())
+}
+
+// Reject returns a pod to the queue that its UnschedulablePlugins rejected. For tests.
+func Reject(q *queue.PriorityQueue, pod *framework.QueuedPodInfo) error {
+	return q.AddUnschedulableIfNotPresent(klog.Background(), pod, q.SchedulingCycle())
 }

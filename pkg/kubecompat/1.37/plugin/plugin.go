@@ -11,6 +11,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
+// AssignedPod is the resource of events of pods that have a node.
+const AssignedPod = fwk.AssignedPod
+
 // PreFlight is embedded by plugins whose PreBind may run in parallel with that of other plugins.
 // It returns Success if the plugin's PreBind has something to do for the pod, or else Skip, or an
 // error.

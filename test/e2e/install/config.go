@@ -21,6 +21,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -124,6 +125,26 @@ func archives(parts []string) ([]string, error) {
 	return found, nil
 }
 
+// ImageTag is the tag of an image, such as stowage-scheduler, that "make images TAG=tag" makes: that
+// of the scheduler names the minor of Kubernetes, $STOWAGE_KUBE or else the newest.
+func ImageTag(image, tag string) (string, error) {
+	if image != "stowage-scheduler" {
+		return tag, nil
+	}
+	minor := os.Getenv("STOWAGE_KUBE")
+	if minor == "" {
+		modules, err := filepath.Glob(filepath.Join(top, "pkg", "kubecompat", "*", "go.mod"))
+		if err != nil {
+			return "", err
+		}
+		if len(modules) == 0 {
+			return "", errors.New("pkg/kubecompat has no module")
+		}
+		minor = filepath.Base(filepath.Dir(slices.Max(modules)))
+	}
+	return tag + "-kube" + minor, nil
+}
+
 // tellTimeout bounds requests after a failure.
 var tellTimeout = deadline.Wait()
 
@@ -132,8 +153,14 @@ type kustomization struct {
 	APIVersion         string      `json:"apiVersion"`
 	Kind               string      `json:"kind"`
 	Resources          []string    `json:"resources"`
+	Images             []image     `json:"images"`
 	Patches            []patch     `json:"patches,omitempty"`
 	ConfigMapGenerator []generator `json:"configMapGenerator,omitempty"`
+}
+
+type image struct {
+	Name   string `json:"name"`
+	NewTag string `json:"newTag"`
 }
 
 type patch struct {
@@ -160,7 +187,14 @@ func (c Config) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	k := kustomization{APIVersion: "kustomize.config.k8s.io/v1beta1", Kind: "Kustomization"}
+	tag, err := ImageTag("stowage-scheduler", "dev")
+	if err != nil {
+		return err
+	}
+	k := kustomization{
+		APIVersion: "kustomize.config.k8s.io/v1beta1", Kind: "Kustomization",
+		Images: []image{{Name: "stowage.dev/stowage-scheduler", NewTag: tag}},
+	}
 	for _, folder := range c.folders() {
 		// kustomize takes no absolute paths.
 		relative, err := filepath.Rel(dir, filepath.Join(manifests, folder))

@@ -20,17 +20,18 @@ const (
 
 // advertiseAddress is the address that a kube-apiserver which listens on loopback advertises,
 // instead of searching the machine's interfaces, of which there may be none. It is from a
-// block reserved for documentation: no client connects to it.
+// block reserved for documentation: no client connects to it. etcd advertises it too: before 3.7 it
+// refuses to advertise a socket.
 const advertiseAddress = "192.0.2.1"
 
 func etcdArgs(f folder) []string {
-	client, peer := "unix://"+f.etcdSocket(), "unix://"+f.etcdPeerSocket()
+	const client, peer = "http://" + advertiseAddress + ":2379", "http://" + advertiseAddress + ":2380"
 	return []string{
 		"--name=stowage",
 		"--data-dir=" + f.etcdData(),
-		"--listen-client-urls=" + client,
+		"--listen-client-urls=unix://" + f.etcdSocket(),
 		"--advertise-client-urls=" + client,
-		"--listen-peer-urls=" + peer,
+		"--listen-peer-urls=unix://" + f.etcdPeerSocket(),
 		"--initial-advertise-peer-urls=" + peer,
 		"--initial-cluster=stowage=" + peer,
 		"--unsafe-no-fsync",

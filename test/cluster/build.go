@@ -65,31 +65,55 @@ type BuildOptions struct {
 	Progress io.Writer
 }
 
-// Build builds the control plane's binaries, unless they exist already, from the sources that
-// the nested module hack/controlplane pins. They are cached in the user's cache folder (or
-// $STOWAGE_CONTROLPLANE_DIR) by the hash of all build inputs, so each version is built once
-// per machine, however many clones request it concurrently.
-func Build(ctx context.Context, o BuildOptions) (Binaries, error) {
-	var b Binaries
-	if err := buildMissing(ctx, o, b.targets()); err != nil {
-		return Binaries{}, fmt.Errorf("build the control plane: %w", err)
+// Build builds the control plane's binaries, unless they exist already: those of the version that
+// KubeEnv selects, from the sources that a nested module of hack/controlplane pins. They are cached
+// in the user's cache folder (or $STOWAGE_CONTROLPLANE_DIR) by the hash of all build inputs, so each
+// version is built once per machine, however many clones request it concurrently.
+func Build(ctx context.Context, o BuildOptions) (b Binaries, err error) {
+	defer func() {
+		if err != nil {
+			b, err = Binaries{}, fmt.Errorf("build the control plane: %w", err)
+		}
+	}()
+	s, err := findSources()
+	if err != nil {
+		return b, err
 	}
-	return b, nil
+	kubernetes, err := s.kubernetes()
+	if err != nil {
+		return b, err
+	}
+	kwok, err := s.kwok()
+	if err != nil {
+		return b, err
+	}
+	if err := kubernetes.build(ctx, o, b.targets()); err != nil {
+		return b, err
+	}
+	return b, kwok.build(ctx, o, b.kwokTargets())
 }
 
 // BuildNode makes the binaries of real nodes as Build makes the control plane's,
 // next to those. Most callers of Build have no use for them.
-func BuildNode(ctx context.Context, o BuildOptions) (NodeBinaries, error) {
-	var b NodeBinaries
-	err := buildMissing(ctx, o, []target{
+func BuildNode(ctx context.Context, o BuildOptions) (b NodeBinaries, err error) {
+	defer func() {
+		if err != nil {
+			b, err = NodeBinaries{}, fmt.Errorf("build the programs of real nodes: %w", err)
+		}
+	}()
+	s, err := findSources()
+	if err != nil {
+		return b, err
+	}
+	kubernetes, err := s.kubernetes()
+	if err != nil {
+		return b, err
+	}
+	return b, kubernetes.build(ctx, o, []target{
 		{"kubelet", "k8s.io/kubernetes/cmd/kubelet", &b.Kubelet},
 		{"kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy", &b.KubeProxy},
 		{"kubectl", "k8s.io/kubernetes/cmd/kubectl", &b.Kubectl},
 	})
-	if err != nil {
-		return NodeBinaries{}, fmt.Errorf("build the programs of real nodes: %w", err)
-	}
-	return b, nil
 }
 
 // target is a command to build.
@@ -104,54 +128,57 @@ func (b *Binaries) targets() []target {
 		{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", &b.APIServer},
 		{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", &b.ControllerManager},
 		{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", &b.Scheduler},
-		{"kwok", "sigs.k8s.io/kwok/cmd/kwok", &b.Kwok},
 	}
 }
 
-// buildMissing sets the paths of all targets and builds those that do not exist.
-func buildMissing(ctx context.Context, o BuildOptions, targets []target) error {
-	src, err := findSources()
-	if err != nil {
-		return err
-	}
-	if len(src.locate(targets)) == 0 {
+func (b *Binaries) kwokTargets() []target {
+	return []target{{"kwok", "sigs.k8s.io/kwok/cmd/kwok", &b.Kwok}}
+}
+
+// build sets the paths of all targets and builds those that do not exist.
+func (m module) build(ctx context.Context, o BuildOptions, targets []target) error {
+	if len(m.locate(targets)) == 0 {
 		return nil
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	unlock, err := lockFolder(ctx, src.cache, func() {
-		fmt.Fprintf(o.Progress, "Waiting for another process that builds the control plane in %s\n", src.cache)
+	unlock, err := lockFolder(ctx, m.cache, func() {
+		fmt.Fprintf(o.Progress, "Waiting for another process that builds %s in %s\n", m.product, m.cache)
 	})
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	missing := src.locate(targets) // without those that another process has built meanwhile
+	missing := m.locate(targets) // without those that another process has built meanwhile
 	if len(missing) == 0 {
 		return nil
 	}
 	begin := time.Now()
-	fmt.Fprintf(o.Progress, "Building Kubernetes %s into %s; the first build takes about 8 minutes on 2 cores\n", src.kubernetes, src.cache)
+	fmt.Fprintf(o.Progress, "Building %s %s into %s; the first build of a control plane takes about 8 minutes on 2 cores\n", m.product, m.version, m.cache)
 	for i, t := range missing {
 		label := fmt.Sprintf("%s (%d of %d)", t.name, i+1, len(missing))
 		fmt.Fprintf(o.Progress, "  building %s\n", label)
 		job := buildJob{
-			module: src.controlplane, pkg: t.pkg, out: *t.path, args: []string{"-ldflags", src.ldflags},
+			module: m.dir, pkg: t.pkg, out: *t.path, args: []string{"-ldflags", m.ldflags},
 			label: label, progress: o.Progress,
 		}
 		if err := job.build(ctx); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(o.Progress, "Built the control plane in %s\n", time.Since(begin).Round(time.Second))
+	fmt.Fprintf(o.Progress, "Built %s in %s\n", m.product, time.Since(begin).Round(time.Second))
 	return nil
 }
 
+// schedulerCommand is the command that contains a kube-scheduler.
+const schedulerCommand = productModule + "/cmd/scheduler"
+
 // BuildCommand builds a command of this repository, such as
 // "stowage.dev/stowage/cmd/scheduler", with further arguments for "go build",
-// such as "-race", and returns the binary's path. It stays in the cache folder,
-// by clone and arguments; an up-to-date one is not linked again.
+// such as "-race", and returns the binary's path. The scheduler is that of the version that
+// KubeEnv selects; of the others there is one build for all versions. The binary stays in the
+// cache folder, by clone and arguments; an up-to-date one is not linked again.
 func BuildCommand(ctx context.Context, o BuildOptions, pkg string, goArgs ...string) (_ string, err error) {
 	defer func() {
 		if err != nil {
@@ -165,8 +192,11 @@ func BuildCommand(ctx context.Context, o BuildOptions, pkg string, goArgs ...str
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
+	if pkg == schedulerCommand {
+		goArgs = append([]string{"-modfile=" + src.modFile}, goArgs...)
+	}
 	key := hash([]byte(src.root), []byte(strings.Join(goArgs, "\x00")))
-	dir := filepath.Join(filepath.Dir(src.cache), "commands-"+key)
+	dir := filepath.Join(src.cache, "commands-"+key)
 	unlock, err := lockFolder(ctx, dir, func() {})
 	if err != nil {
 		return "", err

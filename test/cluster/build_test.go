@@ -7,9 +7,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -41,43 +43,90 @@ func TestKubernetesVersion(t *testing.T) {
 	}
 }
 
-// TestModulesAgree: the control plane is of the version that the product is
-// built for.
+// TestModulesAgree: the control plane is of the version that the product is built for, and built
+// with the staging modules of that version.
 func TestModulesAgree(t *testing.T) {
-	t.Parallel()
-	src, err := findSources()
-	if err != nil {
-		t.Fatal(err)
+	for _, minor := range minorsOf(t) {
+		t.Run(minor, func(t *testing.T) {
+			t.Setenv(KubeEnv, minor)
+			src := must[sources](t)(findSources())
+			m := must[module](t)(src.kubernetes())
+			if !strings.HasPrefix(m.version, "v"+minor+".") {
+				t.Errorf("%s requires Kubernetes %s, want one of %s", m.dir, m.version, minor)
+			}
+			goMod := must[[]byte](t)(os.ReadFile(filepath.Join(m.dir, "go.mod")))
+			staged := regexp.MustCompile(`(?m)^replace (k8s\.io/\S+) => (\S+) v0\.(\S+)$`).FindAllSubmatch(goMod, -1)
+			if len(staged) < 30 {
+				t.Errorf("%s replaces %d modules, want all of staging", m.dir, len(staged))
+			}
+			for _, found := range staged {
+				if string(found[1]) != string(found[2]) || "v1."+string(found[3]) != m.version {
+					t.Errorf("%s has %q, want the module of %s", m.dir, found[0], m.version)
+				}
+			}
+			product := must[[]byte](t)(os.ReadFile(filepath.Join(src.root, src.modFile)))
+			required := kubernetesVersion.FindSubmatch(product)
+			if required == nil || string(required[1]) != m.version {
+				t.Errorf("%s requires Kubernetes %s, want %s, which %s has", src.modFile, required, m.version, m.dir)
+			}
+		})
 	}
-	goMod, err := os.ReadFile(filepath.Join(src.root, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
+}
+
+// minorsOf are the versions that an error names.
+func minorsOf(t *testing.T) []string {
+	t.Helper()
+	t.Setenv(KubeEnv, "0.1")
+	_, err := findSources()
+	if err == nil {
+		t.Fatal("finds a control plane of Kubernetes 0.1")
 	}
-	product := kubernetesVersion.FindSubmatch(goMod)
-	if product == nil {
-		t.Fatal("the product's go.mod does not require k8s.io/kubernetes")
+	message, minors, _ := strings.Cut(err.Error(), " to one of ")
+	if want := `no control plane of Kubernetes "0.1": set ` + KubeEnv; message != want {
+		t.Fatalf("error %q, want %q", message, want)
 	}
-	if got := string(product[1]); got != src.kubernetes {
-		t.Errorf("the product requires Kubernetes %s, %s has %s", got, controlplaneDir, src.kubernetes)
+	return strings.Split(minors, ", ")
+}
+
+func TestSelectedVersion(t *testing.T) {
+	t.Setenv(CacheEnv, t.TempDir())
+	if diff := cmp.Diff([]string{"1.35", "1.36", "1.37"}, minorsOf(t)); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+	for _, tc := range []struct{ set, minor, modFile string }{
+		{"", "1.37", "go.mod"}, {"1.37", "1.37", "go.mod"}, {"1.36", "1.36", "go-1.36.mod"},
+	} {
+		t.Setenv(KubeEnv, tc.set)
+		if got, err := findSources(); err != nil || got.minor != tc.minor || got.modFile != tc.modFile {
+			t.Errorf("%s=%s selects %s of %s, %v; want %s of %s", KubeEnv, tc.set, got.minor, got.modFile, err, tc.minor, tc.modFile)
+		}
+	}
+	for _, set := range []string{"v1.36", "1.36.3", "1.3*", "kwok", "../1.36"} {
+		t.Setenv(KubeEnv, set)
+		if _, err := Build(t.Context(), BuildOptions{}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", set)) {
+			t.Errorf("%s=%s: %v, want an error that has it", KubeEnv, set, err)
+		}
 	}
 }
 
 func TestBuildFindsFinishedBinaries(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv(CacheEnv, cache)
-	src, err := findSources()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if filepath.Dir(src.cache) != cache || !strings.HasPrefix(filepath.Base(src.cache), src.kubernetes+"-") {
-		t.Errorf("binaries go to %s, want a folder of %s named after %s", src.cache, cache, src.kubernetes)
+	src := must[sources](t)(findSources())
+	kubernetes, kwok := must[module](t)(src.kubernetes()), must[module](t)(src.kwok())
+	for m, prefix := range map[module]string{kubernetes: kubernetes.version + "-", kwok: "kwok-" + kwok.version + "-"} {
+		if filepath.Dir(m.cache) != cache || !strings.HasPrefix(filepath.Base(m.cache), prefix) {
+			t.Errorf("binaries of %s go to %s, want a folder of %s named %s and a hash", m.product, m.cache, cache, prefix)
+		}
 	}
 	var none Binaries
-	if missing := src.locate(none.targets()); len(missing) != 5 {
-		t.Errorf("%d binaries are missing from an empty cache, want 5", len(missing))
+	if missing := len(kubernetes.locate(none.targets())) + len(kwok.locate(none.kwokTargets())); missing != 5 {
+		t.Errorf("%d binaries are missing from an empty cache, want 5", missing)
 	}
-	if err := os.MkdirAll(src.cache, 0o755); err != nil {
-		t.Fatal(err)
+	for _, dir := range []string{kubernetes.cache, kwok.cache} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, path := range []string{none.Etcd, none.APIServer, none.ControllerManager, none.Scheduler, none.Kwok} {
 		if err := os.WriteFile(path, nil, 0o755); err != nil {

@@ -31,9 +31,9 @@ func TestVersion(t *testing.T) {
 		}
 		return v.GitVersion + " is " + v.Major + "." + v.Minor, nil
 	}())
-	src := must[sources](t)(findSources())
-	parts := strings.Split(strings.TrimPrefix(src.kubernetes, "v"), ".")
-	if want := fmt.Sprintf("%s is %s.%s", src.kubernetes, parts[0], parts[1]); got != want {
+	m := must[module](t)(must[sources](t)(findSources()).kubernetes())
+	parts := strings.Split(strings.TrimPrefix(m.version, "v"), ".")
+	if want := fmt.Sprintf("%s is %s.%s", m.version, parts[0], parts[1]); got != want {
 		t.Errorf("server version %q, want %q", got, want)
 	}
 }

@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -13,63 +14,121 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
+	"strings"
 )
 
-// The product's module, and the module of the control plane inside its repository.
+// KubeEnv names the environment variable that selects the minor version of Kubernetes to build,
+// such as 1.36; empty: that of the product's go.mod.
+const KubeEnv = "STOWAGE_KUBE"
+
+// The product's module, and the folder of its repository that has a module for each minor version of
+// Kubernetes, and one for kwok.
 const (
-	productModule   = "stowage.dev/stowage"
-	controlplaneDir = "hack/controlplane"
+	productModule    = "stowage.dev/stowage"
+	controlplanesDir = "hack/controlplane"
 )
 
 // keyLength is how many hexadecimal digits of a hash make a cache key.
 const keyLength = 12
 
-var kubernetesVersion = regexp.MustCompile(`(?m)^\s*(?:require\s+)?k8s\.io/kubernetes (v(\d+)\.(\d+)\.\S+)`)
+var (
+	kubernetesVersion = regexp.MustCompile(`(?m)^\s*(?:require\s+)?k8s\.io/kubernetes (v(\d+)\.(\d+)\.\S+)`)
+	kwokVersion       = regexp.MustCompile(`(?m)^\s*(?:require\s+)?sigs\.k8s\.io/kwok (v\S+)`)
+)
 
-// sources are the sources and destination of the build.
+// sources are the product's sources and the selected version of Kubernetes.
 type sources struct {
-	root         string // folder of the product's module
-	controlplane string // folder of the nested module
-	kubernetes   string // version, such as v1.37.1
-	ldflags      string // version stamps and stripping
-	cache        string // folder of the finished binaries
+	root    string // folder of the product's module
+	cache   string // folder that holds one folder per version
+	minor   string // such as 1.37
+	modFile string // the product's go.mod for that version, in root
 }
 
-func findSources() (sources, error) {
-	root, err := findRoot()
+func findSources() (s sources, err error) {
+	if s.root, err = findRoot(); err != nil {
+		return sources{}, err
+	}
+	if s.cache, err = cacheRoot(); err != nil {
+		return sources{}, err
+	}
+	goMod, err := os.ReadFile(filepath.Join(s.root, "go.mod"))
 	if err != nil {
 		return sources{}, err
 	}
-	s := sources{root: root, controlplane: filepath.Join(root, filepath.FromSlash(controlplaneDir))}
-	goMod, err := os.ReadFile(filepath.Join(s.controlplane, "go.mod"))
+	required := kubernetesVersion.FindSubmatch(goMod)
+	if required == nil {
+		return sources{}, errors.New("go.mod does not require k8s.io/kubernetes")
+	}
+	usual := fmt.Sprintf("%s.%s", required[2], required[3])
+	s.minor, s.modFile = cmp.Or(os.Getenv(KubeEnv), usual), "go.mod"
+	if s.minor != usual {
+		s.modFile = "go-" + s.minor + ".mod"
+	}
+	minors, err := filepath.Glob(filepath.Join(s.controlplane("*.*"), "go.mod"))
 	if err != nil {
 		return sources{}, err
 	}
-	goSum, err := os.ReadFile(filepath.Join(s.controlplane, "go.sum"))
-	if err != nil {
-		return sources{}, err
+	for i, file := range minors {
+		minors[i] = filepath.Base(filepath.Dir(file))
 	}
-	version := kubernetesVersion.FindSubmatch(goMod)
-	if version == nil {
-		return sources{}, fmt.Errorf("%s/go.mod does not require k8s.io/kubernetes", controlplaneDir)
+	if !slices.Contains(minors, s.minor) {
+		return sources{}, fmt.Errorf("no control plane of Kubernetes %q: set %s to one of %s", s.minor, KubeEnv, strings.Join(minors, ", "))
 	}
-	s.kubernetes = string(version[1])
-	s.ldflags = fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s",
-		"k8s.io/component-base/version", version[1], version[2], version[3])
-	cache, err := cacheRoot()
-	if err != nil {
-		return sources{}, err
-	}
-	toolchain := fmt.Appendf(nil, "%s\n%s\n%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	s.cache = filepath.Join(cache, s.kubernetes+"-"+hash(goMod, goSum, []byte(s.ldflags), toolchain))
 	return s, nil
 }
 
+// controlplane is the folder of a nested module.
+func (s sources) controlplane(name string) string {
+	return filepath.Join(s.root, filepath.FromSlash(controlplanesDir), name)
+}
+
+// module is a nested module whose commands are built.
+type module struct {
+	product string // what progress calls it
+	dir     string
+	version string // of the product, such as v1.37.1
+	ldflags string // version stamps and stripping
+	cache   string // folder of the finished binaries
+}
+
+// kubernetes is the module of etcd and of all programs of Kubernetes.
+func (s sources) kubernetes() (module, error) {
+	const stamps = "-X k8s.io/component-base/version.gitVersion=$1 -X k8s.io/component-base/version.gitMajor=$2 -X k8s.io/component-base/version.gitMinor=$3"
+	return s.module(module{product: "Kubernetes", dir: s.controlplane(s.minor), ldflags: "-s -w " + stamps, cache: "$1"}, kubernetesVersion)
+}
+
+// kwok is the module of kwok, the same for all versions of Kubernetes.
+func (s sources) kwok() (module, error) {
+	return s.module(module{product: "kwok", dir: s.controlplane("kwok"), ldflags: "-s -w", cache: "kwok-$1"}, kwokVersion)
+}
+
+// module completes a module with what pattern finds in its go.mod, of which $1 is the version.
+func (s sources) module(m module, pattern *regexp.Regexp) (module, error) {
+	goMod, err := os.ReadFile(filepath.Join(m.dir, "go.mod"))
+	if err != nil {
+		return module{}, err
+	}
+	goSum, err := os.ReadFile(filepath.Join(m.dir, "go.sum"))
+	if err != nil {
+		return module{}, err
+	}
+	found := pattern.FindSubmatchIndex(goMod)
+	if found == nil {
+		return module{}, fmt.Errorf("%s/go.mod does not require %s", m.dir, m.product)
+	}
+	expand := func(template string) string { return string(pattern.Expand(nil, []byte(template), goMod, found)) }
+	m.version, m.ldflags = expand("$1"), expand(m.ldflags)
+	toolchain := fmt.Appendf(nil, "%s\n%s\n%s\n", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	m.cache = filepath.Join(s.cache, expand(m.cache)+"-"+hash(goMod, goSum, []byte(m.ldflags), toolchain))
+	return m, nil
+}
+
 // locate sets the paths of all targets and returns those whose binary is missing.
-func (s sources) locate(targets []target) []target {
+func (m module) locate(targets []target) []target {
 	var missing []target
 	for _, t := range targets {
-		*t.path = filepath.Join(s.cache, t.name)
+		*t.path = filepath.Join(m.cache, t.name)
 		if _, err := os.Stat(*t.path); err != nil {
 			missing = append(missing, t)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/cluster/realnode"
+	"stowage.dev/stowage/test/e2e/install"
 )
 
 // scheduler is a scheduler of the control plane: a static pod on the host network of a node,
@@ -102,8 +103,12 @@ func runOurs(ctx context.Context, c *realnode.Cluster) error {
 	if _, err := c.Kubectl(ctx, "apply", "--server-side", "-k", ourManifests+"scheduler/only"); err != nil {
 		return err
 	}
+	tag, err := install.ImageTag("stowage-scheduler", "dev")
+	if err != nil {
+		return err
+	}
 	return scheduler{
-		node: "one", image: "stowage.dev/stowage-scheduler:dev",
+		node: "one", image: "stowage.dev/stowage-scheduler:" + tag,
 		command: schedulerArgs("/usr/local/bin/stowage-scheduler", "/etc/kubernetes/stowage-scheduler.yaml"),
 		files:   map[string][]byte{"stowage-scheduler.yaml": config},
 	}.run(ctx, c)

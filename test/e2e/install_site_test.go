@@ -51,8 +51,16 @@ func newEmpty(t *testing.T) *empty {
 		}
 		for _, part := range parts {
 			image := "stowage.dev/" + part
+			first, err := install.ImageTag(part, "dev")
+			if err != nil {
+				return err
+			}
+			next, err := install.ImageTag(part, "dev2")
+			if err != nil {
+				return err
+			}
 			if _, err := s.node.Run(ctx, nil, "ctr", "--address", layout.Containerd, "--namespace", "k8s.io", "images", "tag",
-				image+":dev", image+":dev2"); err != nil {
+				image+":"+first, image+":"+next); err != nil {
 				return err
 			}
 		}
@@ -134,7 +142,9 @@ func (s *empty) nextOverlay() string {
 	s.Do(err)
 	var images []map[string]string
 	for _, part := range parts {
-		images = append(images, map[string]string{"name": "stowage.dev/" + part, "newTag": "dev2"})
+		tag, err := install.ImageTag(part, "dev2")
+		s.Do(err)
+		images = append(images, map[string]string{"name": "stowage.dev/" + part, "newTag": tag})
 	}
 	data, err := yaml.Marshal(map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",

@@ -31,6 +31,8 @@ func (s *empty) rolledOut(registry, tag string) {
 	}
 	var want []string
 	for _, part := range parts {
+		tag, err := install.ImageTag(part, tag)
+		s.Do(err)
 		want = append(want, registry+"/"+part+":"+tag)
 	}
 	slices.Sort(want)

@@ -123,6 +123,26 @@ func archives(parts []string) ([]string, error) {
 	return found, nil
 }
 
+// ImageTag is the tag of an image, such as stowage-scheduler, that "make images TAG=tag" makes: that
+// of the scheduler names the minor of Kubernetes, $STOWAGE_KUBE or else the newest.
+func ImageTag(image, tag string) (string, error) {
+	if image != "stowage-scheduler" {
+		return tag, nil
+	}
+	minor := os.Getenv("STOWAGE_KUBE")
+	if minor == "" {
+		modules, err := filepath.Glob(filepath.Join(top, "pkg", "kubecompat", "*", "go.mod"))
+		if err != nil {
+			return "", err
+		}
+		if len(modules) == 0 {
+			return "", errors.New("pkg/kubecompat has no module")
+		}
+		minor = filepath.Base(filepath.Dir(slices.Max(modules)))
+	}
+	return tag + "-kube" + minor, nil
+}
+
 // tellTimeout bounds requests after a failure.
 var tellTimeout = deadline.Wait()
 
@@ -141,6 +161,10 @@ func (c Config) write(dir string) error {
 	}
 	k := kustomization{files: map[string][]byte{}}
 	var folders []string
+	tag, err := ImageTag("stowage-scheduler", "dev")
+	if err != nil {
+		return err
+	}
 	for _, folder := range c.folders() {
 		// kustomize takes no absolute paths.
 		relative, err := filepath.Rel(dir, filepath.Join(manifests, folder))
@@ -170,6 +194,7 @@ func (c Config) write(dir string) error {
 	}
 	k.files["kustomization.yaml"] = k.encode(map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+		"images":    []map[string]string{{"name": "stowage.dev/stowage-scheduler", "newTag": tag}},
 		"resources": resources, "patches": k.patches, "configMapGenerator": generators,
 	})
 	for name, data := range k.files {

@@ -144,12 +144,7 @@ func (c *Controller) deleteClaim(ctx context.Context, f *volumeFacts) error {
 	if live.ResourceVersion != claim.ResourceVersion {
 		return loop.ErrStale
 	}
-	var owner []rules.Pod
-	for _, pod := range f.Pods {
-		if pod.UID == f.Claim.Recreator.UID {
-			owner = append(owner, pod)
-		}
-	}
+	owner := slices.DeleteFunc(slices.Clone(f.Pods), func(pod rules.Pod) bool { return pod.UID != f.Claim.Recreator.UID })
 	return c.deletePods(ctx, f, owner)
 }
 

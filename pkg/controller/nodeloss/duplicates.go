@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/metrics"
 )
 
@@ -73,7 +74,7 @@ func (c *Controller) reportDuplicates() {
 
 // nodesWith returns the existing nodes that report a disk of an identity, in order.
 func (c *Controller) nodesWith(identity string) (nodes []string) {
-	for _, report := range shown[stowage.LocalDiskReport](c.ReportInformer, byIdentity, identity) {
+	for _, report := range loop.List[stowage.LocalDiskReport](c.ReportInformer, byIdentity, identity) {
 		if _, err := c.nodes.Get(report.Spec.NodeName); err == nil && !slices.Contains(nodes, report.Spec.NodeName) {
 			nodes = append(nodes, report.Spec.NodeName)
 		}

@@ -16,6 +16,7 @@ import (
 	controller "stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
@@ -29,8 +30,6 @@ type volumeFacts struct {
 	claim *corev1.PersistentVolumeClaim
 	// page is the page of the node's report with the volume's entry.
 	page int32
-	// report is the first page; nil if there is none.
-	report *stowage.LocalDiskReport
 }
 
 // readFacts reads the facts from the informers; nil if the volume is not local.
@@ -118,7 +117,6 @@ func (c *Controller) readReports(f *volumeFacts) {
 			return
 		}
 		if page == 1 {
-			f.report = report
 			f.HasTombstone = hasTombstone(report, f.volume)
 		}
 		if at := report.Status.LastTransitionTime; at != nil && at.After(f.ReportedAt) {
@@ -208,12 +206,12 @@ func (c *Controller) otherReleases(f *volumeFacts) map[string]time.Time {
 // releases are the counted releases, by the UIDs of the volumes.
 func (c *Controller) releases() map[string]time.Time {
 	releases := map[string]time.Time{}
-	for _, volume := range shown[corev1.PersistentVolume](c.volumes, byRelease, "") {
+	for _, volume := range loop.List[corev1.PersistentVolume](c.volumes, byRelease, "") {
 		if release := rules.ReadRelease(volume.Annotations[wellknown.ReleaseAnnotation]); release != nil {
 			releases[string(volume.UID)] = release.At
 		}
 	}
-	for _, report := range shown[stowage.LocalDiskReport](c.ReportInformer, "", "") {
+	for _, report := range loop.List[stowage.LocalDiskReport](c.ReportInformer, "", "") {
 		for i := range report.Spec.Tombstones {
 			if t := &report.Spec.Tombstones[i]; t.Released != nil {
 				releases[t.VolumeUID] = t.Released.Add(time.Second) // its resolution is one second

@@ -12,6 +12,7 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 )
 
 // otherUse describes for users what else may use the disk of a volume (by its UID) of a node;
@@ -36,7 +37,7 @@ func (c *Controller) otherUse(identity, node string, volume types.UID) string {
 // volumeOnOtherNode returns a volume of a disk on another node than this one; nil if there is
 // none.
 func (c *Controller) volumeOnOtherNode(identity, node string) (found *corev1.PersistentVolume) {
-	for _, volume := range shown[corev1.PersistentVolume](c.volumes, byIdentity, identity) {
+	for _, volume := range loop.List[corev1.PersistentVolume](c.volumes, byIdentity, identity) {
 		if volume.Annotations[wellknown.NodeNameAnnotation] != node && (found == nil || volume.Name < found.Name) {
 			found = volume
 		}
@@ -51,7 +52,7 @@ func (c *Controller) retainingNode(identity, node string, volume types.UID) (fou
 	own := func(t stowage.Tombstone) bool {
 		return t.Identity == identity && t.State == stowage.TombstoneRetained && t.VolumeUID == string(volume)
 	}
-	for _, report := range shown[stowage.LocalDiskReport](c.ReportInformer, byRetained, identity) {
+	for _, report := range loop.List[stowage.LocalDiskReport](c.ReportInformer, byRetained, identity) {
 		name := report.Spec.NodeName
 		if (found == "" || name < found) && (name != node || !slices.ContainsFunc(report.Status.Tombstones, own)) {
 			found = name

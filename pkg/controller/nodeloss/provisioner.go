@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"stowage.dev/stowage/pkg/controller/loop"
 )
 
 // Namespace and label of the provisioner's pods in the manifests.
@@ -24,7 +26,7 @@ const (
 // is.
 func (c *Controller) provisionerSince(node string) time.Time {
 	var since time.Time
-	for _, pod := range shown[corev1.Pod](c.pods, byProvisioner, node) {
+	for _, pod := range loop.List[corev1.Pod](c.pods, byProvisioner, node) {
 		since = earlier(since, readySince(pod))
 	}
 	return since

@@ -16,6 +16,7 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/metrics"
@@ -28,7 +29,7 @@ func (c *Controller) runSweeps(ctx context.Context) {
 	defer ticker.Stop()
 	for periodic := true; ; {
 		c.reportDuplicates()
-		for _, report := range shown[stowage.LocalDiskReport](c.ReportInformer, "", "") {
+		for _, report := range loop.List[stowage.LocalDiskReport](c.ReportInformer, "", "") {
 			if err := c.sweepReport(ctx, report, periodic); err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Failed to remove resolved tombstones; retrying", "report", report.Name)
 			}
@@ -100,7 +101,7 @@ func (c *Controller) resolved(t stowage.Tombstone, home string) bool {
 		tombstone.Since = t.Since.Time
 	}
 	var volumes []rules.PublishedVolume
-	for _, volume := range shown[corev1.PersistentVolume](c.volumes, byIdentity, t.Identity) {
+	for _, volume := range loop.List[corev1.PersistentVolume](c.volumes, byIdentity, t.Identity) {
 		if !owned(volume) {
 			continue
 		}

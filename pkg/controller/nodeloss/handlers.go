@@ -67,7 +67,7 @@ func (c *Controller) volumeChanged(old, object any) {
 		c.queue.Add(volume.Name)
 	}
 	if owned(volume) && volume.Annotations[wellknown.DiskIdentityAnnotation] != "" {
-		c.requestSweep()
+		c.sweeps.Add(sweepTombstones)
 	}
 }
 

@@ -5,8 +5,6 @@ package nodeloss
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -166,12 +164,4 @@ func (c *Controller) count(uid types.UID, at time.Time) {
 			delete(c.released, uid)
 		}
 	}
-}
-
-// apiError wraps an error of the API server.
-func apiError(what string, err error) error {
-	if errors.Is(err, context.Canceled) {
-		return err
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }

@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
@@ -112,14 +111,4 @@ func (c *Controller) Run(ctx context.Context) error {
 	})
 	sweeping.Wait()
 	return nil
-}
-
-// volume returns the volume from the informer; nil if it does not exist.
-func (c *Controller) volume(name string) *corev1.PersistentVolume {
-	object, exists, err := c.volumes.GetStore().GetByKey(name)
-	if err != nil || !exists {
-		return nil
-	}
-	volume, _ := object.(*corev1.PersistentVolume)
-	return volume
 }

@@ -53,7 +53,7 @@ func (c *Controller) readFacts(volume *corev1.PersistentVolume, now time.Time) (
 	f.OtherUse = c.otherUse(string(v.Identity), f.node, volume.UID)
 	f.Mark = rules.ReadMark(volume.Annotations[wellknown.LostAnnotation])
 	f.Release = rules.ReadRelease(volume.Annotations[wellknown.ReleaseAnnotation])
-	if c.DryRun() {
+	if c.Settings.DryRun {
 		f.Mark, f.Release = c.simulated(volume, now)
 	}
 	if err := c.readClaim(f); err != nil {

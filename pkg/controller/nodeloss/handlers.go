@@ -99,14 +99,11 @@ func (c *Controller) enqueueIndexed(index, key string) {
 // enqueueLost enqueues the volumes that are marked as lost, of a key of an index, or all.
 func (c *Controller) enqueueLost(index, key string) {
 	for _, volume := range loop.List[corev1.PersistentVolume](c.volumes, index, key) {
-		if c.DryRun() || volume.Annotations[wellknown.LostAnnotation] != "" {
+		if c.Settings.DryRun || volume.Annotations[wellknown.LostAnnotation] != "" {
 			c.queue.Add(volume.Name)
 		}
 	}
 }
-
-// DryRun reports whether the controller only reports what it would do.
-func (c *Controller) DryRun() bool { return c.Settings.DryRun }
 
 // owned reports whether a volume is published by its node's provisioner and has the finalizer.
 func owned(volume *corev1.PersistentVolume) bool {

@@ -61,7 +61,7 @@ func (c *Controller) removeResolved(ctx context.Context, before *stowage.LocalDi
 	switch {
 	case removed == 0:
 		return nil
-	case c.DryRun():
+	case c.Settings.DryRun:
 		if c.notLogged(before.Name, strconv.Itoa(removed)) {
 			klog.FromContext(ctx).V(2).Info("Would remove tombstones of cleaned disks", logkeys.Node, klog.KRef("", report.Spec.NodeName), "removed", removed)
 		}
@@ -149,7 +149,7 @@ func (c *Controller) deleteReport(ctx context.Context, report *stowage.LocalDisk
 	if exists, err := get("node "+node, live(ctx, c.Client.CoreV1().Nodes().Get), node); err != nil || exists != nil {
 		return err // if the node exists, the informer lags behind
 	}
-	if c.DryRun() {
+	if c.Settings.DryRun {
 		if c.notLogged(report.Name, "gone") {
 			klog.FromContext(ctx).V(2).Info("Would remove the report of a deleted node", logkeys.Node, klog.KRef("", node), "report", report.Name)
 		}

@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 
@@ -34,7 +35,7 @@ var _ http.RoundTripper = (*countingTransport)(nil)
 
 // RoundTrip implements http.RoundTripper.
 func (t *countingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	method, begin := apiMethod(request.Method), time.Now()
+	method, begin := cmp.Or(writes[request.Method], "get"), time.Now()
 	response, err := t.next.RoundTrip(request)
 	apiRequests.WithLabelValues(method).Inc()
 	apiRequestDuration.WithLabelValues(method).Observe(time.Since(begin).Seconds())
@@ -47,17 +48,7 @@ func (t *countingTransport) RoundTrip(request *http.Request) (*http.Response, er
 // WrappedRoundTripper returns the wrapped transport, for client-go.
 func (t *countingTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-func apiMethod(method string) string {
-	switch method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		return "delete"
-	default:
-		return "get"
-	}
+// writes are the methods that are no get.
+var writes = map[string]string{
+	http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
 }

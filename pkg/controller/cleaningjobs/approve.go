@@ -6,6 +6,7 @@ package cleaningjobs
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,7 +67,9 @@ func (c *Controller) jobSettings(config *provisioner.ProvisionerConfiguration) (
 	daemonSet, err := c.provisioners.Apps().V1().DaemonSets().Lister().DaemonSets(c.Namespace).Get(c.DaemonSet)
 	if err == nil {
 		settings.PullSecrets = daemonSet.Spec.Template.Spec.ImagePullSecrets
-		if container := provisionerContainer(daemonSet.Spec.Template.Spec.Containers); container != nil && c.Image == "" {
+		if containers := daemonSet.Spec.Template.Spec.Containers; len(containers) > 0 && c.Image == "" {
+			named := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == "provisioner" })
+			container := &containers[max(named, 0)]
 			settings.Image, settings.PullPolicy = container.Image, container.ImagePullPolicy
 		}
 	}
@@ -74,19 +77,6 @@ func (c *Controller) jobSettings(config *provisioner.ProvisionerConfiguration) (
 		return settings, disk.Problemf(noImage, "Jobs run the provisioner's image, but DaemonSet %s/%s, which names it, does not exist", c.Namespace, c.DaemonSet)
 	}
 	return settings, nil
-}
-
-// provisionerContainer returns the provisioner's container of a pod.
-func provisionerContainer(containers []corev1.Container) *corev1.Container {
-	for i := range containers {
-		if containers[i].Name == "provisioner" {
-			return &containers[i]
-		}
-	}
-	if len(containers) == 0 {
-		return nil
-	}
-	return &containers[0]
 }
 
 // volume returns the volume of a request; nil if it does not exist or is not of the node.

@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -125,47 +126,34 @@ func withoutManagedFields(object any) (any, error) {
 
 // watch adds handlers that enqueue the node of a changed object.
 func (c *Controller) watch() error {
-	_, err := c.ReportInformer.AddEventHandler(loop.OnChange(func(object any) {
+	ofReport := func(object any) {
 		if report, ok := object.(*stowage.LocalDiskReport); ok && concerns(report) {
 			c.queue.Add(report.Spec.NodeName)
 		}
-	}))
-	ofNode := loop.OnChange(func(object any) {
+	}
+	ofNode := func(object any) {
 		if job, ok := object.(*batchv1.Job); ok && job.Annotations[wellknown.NodeNameAnnotation] != "" {
 			c.queue.Add(job.Annotations[wellknown.NodeNameAnnotation])
 		} else if pod, ok := object.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
 			c.queue.Add(pod.Spec.NodeName)
 		}
-	})
-	all := loop.OnChange(func(any) { c.enqueueAll() })
-	_, err1 := c.jobs.AddEventHandler(ofNode)
-	_, err5 := c.jobs.AddEventHandler(c.countJobs())
-	_, err2 := c.pods.AddEventHandler(ofNode)
-	_, err3 := c.settings.Core().V1().ConfigMaps().Informer().AddEventHandler(all)
-	_, err4 := c.provisioners.Apps().V1().DaemonSets().Informer().AddEventHandler(all)
-	return errors.Join(err, err1, err2, err3, err4, err5)
+	}
+	all := func(any) { // every node with requests or answers
+		for _, report := range c.ReportInformer.GetStore().List() {
+			ofReport(report)
+		}
+	}
+	_, err := c.jobs.AddEventHandler(c.countJobs())
+	return errors.Join(err, loop.WatchEach(c.ReportInformer, ofReport), loop.WatchEach(c.jobs, ofNode), loop.WatchEach(c.pods, ofNode),
+		loop.WatchEach(c.settings.Core().V1().ConfigMaps().Informer(), all),
+		loop.WatchEach(c.provisioners.Apps().V1().DaemonSets().Informer(), all))
 }
 
 // concerns reports whether a report has requests or answers.
 func concerns(report *stowage.LocalDiskReport) bool {
-	if len(report.Status.Jobs) > 0 {
-		return true
-	}
-	for i := range report.Status.Entries {
-		if cleaning := report.Status.Entries[i].Cleaning; cleaning != nil && cleaning.Request != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// enqueueAll enqueues every node with requests or answers.
-func (c *Controller) enqueueAll() {
-	for _, object := range c.ReportInformer.GetStore().List() {
-		if report, ok := object.(*stowage.LocalDiskReport); ok && concerns(report) {
-			c.queue.Add(report.Spec.NodeName)
-		}
-	}
+	return len(report.Status.Jobs) > 0 || slices.ContainsFunc(report.Status.Entries, func(e stowage.Entry) bool {
+		return e.Cleaning != nil && e.Cleaning.Request != nil
+	})
 }
 
 // Run creates Jobs until ctx ends.

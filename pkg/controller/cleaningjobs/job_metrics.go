@@ -10,6 +10,7 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 	"stowage.dev/stowage/pkg/metrics"
 )
@@ -60,7 +61,7 @@ func (c *Controller) countGone(job *batchv1.Job) {
 // countEnded counts a Job that just ended.
 func (c *Controller) countEnded(job *batchv1.Job) {
 	metrics.AddCleaningJobsRunning(-1)
-	observed := cleanjob.Seen{Pods: of[*corev1.Pod](c.pods, byVolume, job.Labels[wellknown.CleaningLabel])}
+	observed := cleanjob.Seen{Pods: loop.List[corev1.Pod](c.pods, byVolume, job.Labels[wellknown.CleaningLabel])}
 	switch standing := cleanjob.StatusOf(job, observed.Of(job.Name)); {
 	case standing.State == stowage.CleaningJobSucceeded:
 		metrics.CountCleaningJobSucceeded()

@@ -18,11 +18,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
@@ -122,27 +122,13 @@ func (c *Controller) answer(ctx context.Context, r cleanjob.Request, before stow
 // affect those of other nodes, whatever volume it names.
 func (c *Controller) observed(r cleanjob.Request) cleanjob.Seen {
 	return cleanjob.Seen{
-		Jobs: onNode(of[*batchv1.Job](c.jobs, byVolume, r.VolumeUID), r.Node),
-		Pods: onNode(of[*corev1.Pod](c.pods, byVolume, r.VolumeUID), r.Node),
+		Jobs: onNode(loop.List[batchv1.Job](c.jobs, byVolume, r.VolumeUID), r.Node),
+		Pods: onNode(loop.List[corev1.Pod](c.pods, byVolume, r.VolumeUID), r.Node),
 	}
 }
 
 func onNode[T metav1.Object](objects []T, node string) []T {
 	return slices.DeleteFunc(objects, func(o T) bool { return o.GetLabels()[wellknown.NodeLabel] != localpv.NodeHash(node) })
-}
-
-func of[T any](informer cache.SharedIndexInformer, index, value string) []T {
-	objects, err := informer.GetIndexer().ByIndex(index, value)
-	if err != nil {
-		return nil
-	}
-	var found []T
-	for _, object := range objects {
-		if one, ok := object.(T); ok {
-			found = append(found, one)
-		}
-	}
-	return found
 }
 
 // followJob is how a request stands that has its Job.
@@ -220,7 +206,7 @@ func (c *Controller) abandonedJobs(node string, requests map[string]cleanjob.Req
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, now := c.abandoned[node], map[types.UID]time.Time{}
-	for _, job := range of[*batchv1.Job](c.jobs, byNode, localpv.NodeHash(node)) {
+	for _, job := range loop.List[batchv1.Job](c.jobs, byNode, localpv.NodeHash(node)) {
 		if wanted[job.Name] || cleanjob.Ended(job) {
 			continue
 		}

@@ -80,13 +80,10 @@ func New(config Config) (*Controller, error) {
 		beats:   map[string]beat{}, silent: map[string]bool{},
 	}
 	c.queue = loop.NewQueue("heartbeats", retryFirst, retryLast)
-	changed := func(_, object any) { c.add(object) }
-	_, leases := c.factory.Coordination().V1().Leases().Informer().AddEventHandler(loop.Handler(func(_, object any) { c.leaseChanged(object) }))
-	_, nodes := config.Informers.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { c.add(o) }, DeleteFunc: func(o any) { c.add(o) },
-	})
-	_, reports := config.ReportInformer.AddEventHandler(loop.Handler(changed))
-	if err := errors.Join(leases, nodes, reports); err != nil {
+	_, nodes := config.Informers.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: c.add, DeleteFunc: c.add})
+	if err := errors.Join(nodes,
+		loop.Watch(c.factory.Coordination().V1().Leases().Informer(), func(_, object any) { c.leaseChanged(object) }),
+		loop.Watch(config.ReportInformer, func(_, object any) { c.add(object) })); err != nil {
 		return nil, fmt.Errorf("watch Leases, nodes and reports: %w", err)
 	}
 	metrics.RegisterController()
@@ -151,10 +148,12 @@ func (c *Controller) Run(ctx context.Context) error {
 // sync marks the report of a node if its provisioner is silent. It returns after which time that
 // may be the case; zero if an event comes first.
 func (c *Controller) sync(ctx context.Context, node string) (time.Duration, error) {
-	report := c.report(node)
+	report := stowage.StoredPage(c.ReportInformer.GetStore(), node, 1)
 	if report == nil || meta.FindStatusCondition(report.Status.Conditions, stowage.ConditionReady) == nil { // no provisioner wrote it
 		c.setSilent(node, false)
-		c.forget(node)
+		c.mu.Lock()
+		delete(c.beats, node)
+		c.mu.Unlock()
 		return 0, nil
 	}
 	if left := c.left(node); left > 0 {
@@ -171,11 +170,6 @@ func (c *Controller) sync(ctx context.Context, node string) (time.Duration, erro
 	return 0, nil
 }
 
-// report returns the first page of a node's report from the informer; nil if it does not exist.
-func (c *Controller) report(node string) *stowage.LocalDiskReport {
-	return stowage.StoredPage(c.ReportInformer.GetStore(), node, 1)
-}
-
 // left is how long the last heartbeat of a node lasts from now. A node whose Lease was never
 // observed has the time of one heartbeat.
 func (c *Controller) left(node string) time.Duration {
@@ -187,13 +181,6 @@ func (c *Controller) left(node string) time.Duration {
 		c.beats[node] = last
 	}
 	return time.Until(last.observed.Add(last.lasts))
-}
-
-// forget drops the heartbeats of a node that may be gone.
-func (c *Controller) forget(node string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.beats, node)
 }
 
 func (c *Controller) setSilent(node string, silent bool) {

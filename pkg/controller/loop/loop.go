@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -73,10 +74,10 @@ func process(ctx context.Context, queue Queue, key string, reconcile func(contex
 	}
 }
 
-// Handler returns a handler that calls changed for every event with the object before it, which
-// is nil for added and deleted objects, and with its last state.
-func Handler(changed func(before, object any)) cache.ResourceEventHandlerFuncs {
-	return cache.ResourceEventHandlerFuncs{
+// Watch calls changed for every event of an informer with the object before it, which is nil for
+// added and deleted objects, and with its last state.
+func Watch(informer cache.SharedIndexInformer, changed func(before, object any)) error {
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { changed(nil, object) },
 		UpdateFunc: changed,
 		DeleteFunc: func(object any) {
@@ -85,18 +86,36 @@ func Handler(changed func(before, object any)) cache.ResourceEventHandlerFuncs {
 			}
 			changed(nil, object)
 		},
-	}
+	})
+	return err
 }
 
-// OnChange returns a handler that calls changed with the object of every event, and for updates
-// with the object before it, too.
-func OnChange(changed func(object any)) cache.ResourceEventHandlerFuncs {
-	return Handler(func(before, object any) {
+// WatchEach calls changed with the object of every event of an informer, and for updates with the
+// object before it, too.
+func WatchEach(informer cache.SharedIndexInformer, changed func(object any)) error {
+	return Watch(informer, func(before, object any) {
 		if before != nil {
 			changed(before)
 		}
 		changed(object)
 	})
+}
+
+// List returns the objects of an informer with a key of an index, which must exist; all without an
+// index.
+func List[T any](informer cache.SharedIndexInformer, index, key string) (all []*T) {
+	objects := informer.GetStore().List()
+	if index != "" {
+		var err error
+		objects, err = informer.GetIndexer().ByIndex(index, key)
+		utilruntime.Must(err)
+	}
+	for _, object := range objects {
+		if found, ok := object.(*T); ok {
+			all = append(all, found)
+		}
+	}
+	return all
 }
 
 // Start starts informers that one controller uses alone, and waits until they are synced. stop

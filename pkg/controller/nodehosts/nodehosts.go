@@ -61,17 +61,16 @@ func New(client kubernetes.Interface, shared informers.SharedInformerFactory) (*
 	c.factory = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(Namespace), only)
 	c.maps = c.factory.Core().V1().ConfigMaps().Lister().ConfigMaps(Namespace)
 	c.queue = loop.NewQueue("node_hosts", retryFirst, retryLast)
-	handler := loop.Handler(func(old, object any) {
+	changed := func(old, object any) {
 		before, isNode := old.(*corev1.Node)
 		after, stillNode := object.(*corev1.Node)
 		if isNode && stillNode && before.Labels[corev1.LabelHostname] == after.Labels[corev1.LabelHostname] {
 			return
 		}
 		c.queue.Add(Name)
-	})
-	_, first := shared.Core().V1().Nodes().Informer().AddEventHandler(handler)
-	_, second := c.factory.Core().V1().ConfigMaps().Informer().AddEventHandler(handler)
-	if err := errors.Join(first, second); err != nil {
+	}
+	if err := errors.Join(loop.Watch(shared.Core().V1().Nodes().Informer(), changed),
+		loop.Watch(c.factory.Core().V1().ConfigMaps().Informer(), changed)); err != nil {
 		return nil, fmt.Errorf("watch nodes and ConfigMap %s: %w", Name, err)
 	}
 	return c, nil
@@ -103,14 +102,15 @@ func (c *Controller) write(ctx context.Context) error {
 	ours := owned(shown)
 	wanted := needed(nodes)
 	for key, value := range wanted {
-		if others, there := shown.Data[key]; there && !ours[key] {
+		others, there := shown.Data[key]
+		if _, own := ours[key]; there && !own {
 			if others != value {
 				klog.FromContext(ctx).Info("Hostname key has another owner; not overwriting", "key", key, "value", others, "label", value)
 			}
 			delete(wanted, key)
 		}
 	}
-	if same(wanted, ours, shown.Data) {
+	if maps.Equal(wanted, ours) {
 		return nil
 	}
 	change := applyv1.ConfigMap(Name, Namespace).WithUID(shown.UID).WithData(wanted)
@@ -142,27 +142,18 @@ func needed(nodes []*corev1.Node) map[string]string {
 	return wanted
 }
 
-// owned returns the keys that this controller has applied.
-func owned(shown *corev1.ConfigMap) map[string]bool {
-	keys := map[string]bool{}
+// owned returns the keys that this controller has applied, with their values.
+func owned(shown *corev1.ConfigMap) map[string]string {
+	keys := map[string]string{}
 	for _, entry := range shown.ManagedFields {
 		if entry.Manager != manager || entry.FieldsV1 == nil {
 			continue
 		}
-		for key := range shown.Data {
+		for key, value := range shown.Data {
 			if strings.HasPrefix(key, prefix) && strings.Contains(entry.FieldsV1.String(), `"f:`+key+`"`) {
-				keys[key] = true
+				keys[key] = value
 			}
 		}
 	}
 	return keys
-}
-
-// same reports whether the owned keys are the wanted ones, with their values.
-func same(wanted map[string]string, ours map[string]bool, data map[string]string) bool {
-	written := map[string]string{}
-	for key := range ours {
-		written[key] = data[key]
-	}
-	return maps.Equal(wanted, written)
 }

@@ -10,16 +10,20 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/metrics"
 )
@@ -89,7 +93,7 @@ func writeError(what string, err error) error {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return loop.ErrStale
 	default:
-		return apiError(what, err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 }
 
@@ -144,12 +148,7 @@ func (c *Controller) deleteClaim(ctx context.Context, f *volumeFacts) error {
 	if live.ResourceVersion != claim.ResourceVersion {
 		return loop.ErrStale
 	}
-	var owner []rules.Pod
-	for _, pod := range f.Pods {
-		if pod.UID == f.Claim.Recreator.UID {
-			owner = append(owner, pod)
-		}
-	}
+	owner := slices.DeleteFunc(slices.Clone(f.Pods), func(pod rules.Pod) bool { return pod.UID != f.Claim.Recreator.UID })
 	return c.deletePods(ctx, f, owner)
 }
 
@@ -181,7 +180,7 @@ func (c *Controller) deletePods(ctx context.Context, f *volumeFacts, pods []rule
 		}
 		err := c.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return apiError("delete pod "+pod.Namespace+"/"+pod.Name, err)
+			return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		if err == nil {
 			klog.FromContext(ctx).V(2).Info("Deleted a pod whose claim was released", logkeys.Pod, klog.KRef(pod.Namespace, pod.Name), logkeys.Volume, klog.KObj(f.volume))
@@ -204,4 +203,65 @@ func (c *Controller) removeVolume(ctx context.Context, f *volumeFacts) error {
 	c.event(f.volume, nil, message{eventRemoved, actionRelease, fmt.Sprintf(
 		"removed: %s; a tombstone in LocalDiskReport %s causes a clean of the disk on any node where it appears", c.causeText(f, rules.CauseOf(&f.Facts)), f.node)})
 	return nil
+}
+
+// addTombstone writes a tombstone of the volume to its node's report, which is created if it does
+// not exist.
+func (c *Controller) addTombstone(ctx context.Context, f *volumeFacts) error {
+	tombstone := newTombstone(f)
+	report, err := c.Reports.Get(ctx, f.node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		report = &stowage.LocalDiskReport{
+			ObjectMeta: metav1.ObjectMeta{Name: f.node},
+			Spec:       stowage.LocalDiskReportSpec{NodeName: f.node, Page: 1},
+		}
+		setTombstone(report, tombstone)
+		_, err = c.Reports.Create(ctx, report, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return loop.ErrStale
+		}
+		return writeError("create LocalDiskReport "+f.node, err)
+	}
+	if err != nil {
+		return fmt.Errorf("get LocalDiskReport %s: %w", f.node, err)
+	}
+	if report.Spec.NodeName != f.node || report.Spec.Page != 1 {
+		return fmt.Errorf("write a tombstone to LocalDiskReport %s: it is page %d of node %s", report.Name, report.Spec.Page, report.Spec.NodeName)
+	}
+	setTombstone(report, tombstone)
+	_, err = c.Reports.Update(ctx, report, metav1.UpdateOptions{})
+	return writeError("update LocalDiskReport "+f.node, err)
+}
+
+// setTombstone adds a tombstone and replaces an older one of the same disk.
+func setTombstone(report *stowage.LocalDiskReport, tombstone stowage.Tombstone) {
+	tombstones := slices.DeleteFunc(slices.Clone(report.Spec.Tombstones), func(t stowage.Tombstone) bool { return t.Identity == tombstone.Identity })
+	tombstones = append(tombstones, tombstone)
+	report.Spec.Tombstones = tombstones
+	metav1.SetMetaDataLabel(&report.ObjectMeta, wellknown.TombstonesLabel, wellknown.TombstonesValue)
+}
+
+// tombstone returns the tombstone of the volume.
+func newTombstone(f *volumeFacts) stowage.Tombstone {
+	v := f.volume
+	generation, err := strconv.ParseInt(v.Annotations[wellknown.GenerationAnnotation], 10, 64)
+	if err != nil || generation < 0 {
+		generation = localpv.FirstGeneration
+	}
+	since := metav1.NewTime(f.Now)
+	tombstone := stowage.Tombstone{
+		Identity: v.Annotations[wellknown.DiskIdentityAnnotation], Class: v.Spec.StorageClassName, Volume: v.Name, VolumeUID: string(v.UID),
+		Generation: generation, State: stowage.TombstonePublished, Since: &since,
+	}
+	if v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+		tombstone.State = stowage.TombstoneRetained
+	}
+	if local, problem := localpv.VolumeOf(v, nil); problem == nil {
+		tombstone.Name = local.Key.Name
+	}
+	if f.Release != nil && f.Release.ClaimUID == f.Volume.ClaimUID {
+		at := metav1.NewTime(f.Release.At)
+		tombstone.Released = &at
+	}
+	return stowage.Tombstones([]stowage.Tombstone{tombstone})[0]
 }

@@ -14,8 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 )
 
@@ -90,7 +92,7 @@ func (c *Controller) recreates(owner metav1.OwnerReference) bool {
 // if that has terminated: the claim is only deleted with that pod. owner is nil for claims without
 // one.
 func (c *Controller) podsOf(claim string, owner *metav1.OwnerReference) (pods []*corev1.Pod) {
-	for _, pod := range shown[corev1.Pod](c.pods, byClaim, claim) {
+	for _, pod := range loop.List[corev1.Pod](c.pods, byClaim, claim) {
 		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed || owner != nil && pod.UID == owner.UID {
 			pods = append(pods, pod)
 		}
@@ -135,10 +137,11 @@ func recreatingSet(claim *corev1.PersistentVolumeClaim, sets []*appsv1.StatefulS
 			if !found || err != nil || strconv.FormatInt(ordinal, 10) != digits || !selected(set, claim) {
 				continue
 			}
-			switch first, count := ordinals(set); {
+			first := int64(ptr.Deref(set.Spec.Ordinals, appsv1.StatefulSetOrdinals{}).Start)
+			switch {
 			case set.DeletionTimestamp != nil:
 				obstacle = "StatefulSet " + set.Name + " is being deleted"
-			case ordinal < first || ordinal >= first+count:
+			case ordinal < first || ordinal >= first+int64(ptr.Deref(set.Spec.Replicas, 1)):
 				obstacle = fmt.Sprintf("StatefulSet %s has no pod %d now", set.Name, ordinal)
 			default:
 				return &rules.Recreator{Name: set.Name, UID: string(set.UID)}, ""
@@ -150,25 +153,5 @@ func recreatingSet(claim *corev1.PersistentVolumeClaim, sets []*appsv1.StatefulS
 
 // selected reports whether a claim has the labels that a set gives to its claims.
 func selected(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim) bool {
-	if set.Spec.Selector == nil {
-		return false
-	}
-	for key, value := range set.Spec.Selector.MatchLabels {
-		if claim.Labels[key] != value {
-			return false
-		}
-	}
-	return true
-}
-
-// ordinals returns the range of ordinals of a set's pods.
-func ordinals(set *appsv1.StatefulSet) (first, count int64) {
-	count = 1
-	if set.Spec.Replicas != nil {
-		count = int64(*set.Spec.Replicas)
-	}
-	if set.Spec.Ordinals != nil {
-		first = int64(set.Spec.Ordinals.Start)
-	}
-	return first, count
+	return set.Spec.Selector != nil && labels.SelectorFromSet(set.Spec.Selector.MatchLabels).Matches(labels.Set(claim.Labels))
 }

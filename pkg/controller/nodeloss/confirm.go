@@ -5,6 +5,7 @@ package nodeloss
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,7 +57,7 @@ func (c *Controller) confirmLoss(ctx context.Context, f *volumeFacts, cause rule
 		name := stowage.PageName(f.node, f.page)
 		report, err := c.Reports.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return apiError("get LocalDiskReport "+name, err)
+			return fmt.Errorf("get LocalDiskReport %s: %w", name, err)
 		}
 		now.Disk, _ = entryOf(report, f.volume)
 		if now.Volume.Mark, err = c.liveMark(ctx, f.volume); err != nil {
@@ -78,7 +79,7 @@ func (c *Controller) liveMark(ctx context.Context, volume *corev1.PersistentVolu
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, volume.Name).String(),
 	})
 	if err != nil {
-		return disk.Unmarked, apiError("list volume "+volume.Name, err)
+		return disk.Unmarked, fmt.Errorf("list volume %s: %w", volume.Name, err)
 	}
 	for i := range found.Items {
 		if found.Items[i].UID == volume.UID {

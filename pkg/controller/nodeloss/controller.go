@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
@@ -55,8 +54,8 @@ type Config struct {
 // Controller releases claims. Only the leader runs it.
 type Controller struct {
 	Config
-	queue loop.Queue    // names of volumes
-	sweep chan struct{} // requests a sweep
+	queue  loop.Queue // names of volumes
+	sweeps loop.Queue // sweepTombstones, sweepReports, and suspect identities
 
 	nodes   corelisters.NodeLister
 	volumes cache.SharedIndexInformer
@@ -73,10 +72,7 @@ type Controller struct {
 	dryRuns    map[string]dryRunState
 	lastEvents map[string]string // the last event of a volume, by its name
 	states     map[string]lossState
-	// suspects are identities that several nodes may have reported since the last sweep;
-	// duplicates are the nodes that report them.
-	suspects   map[string]bool
-	duplicates map[string][]string
+	duplicates map[string][]string // the nodes that report an identity, if these are several
 }
 
 // lossState labels the metric of lost volumes.
@@ -86,14 +82,14 @@ type lossState struct{ cause, state string }
 func New(config Config) (*Controller, error) {
 	core, factory := config.Informers.Core().V1(), config.Informers
 	c := &Controller{
-		Config: config, sweep: make(chan struct{}, 1),
-		nodes: core.Nodes().Lister(), claims: core.PersistentVolumeClaims().Lister(),
+		Config: config,
+		nodes:  core.Nodes().Lister(), claims: core.PersistentVolumeClaims().Lister(),
 		volumes: core.PersistentVolumes().Informer(), pods: core.Pods().Informer(),
 		classes: factory.Storage().V1().StorageClasses().Lister(), sets: factory.Apps().V1().StatefulSets().Lister(),
 		released: map[string]time.Time{}, dryRuns: map[string]dryRunState{}, lastEvents: map[string]string{}, states: map[string]lossState{},
-		suspects: map[string]bool{}, duplicates: map[string][]string{},
+		duplicates: map[string][]string{},
 	}
-	c.queue = loop.NewQueue("node_loss", retryFirst, retryLast)
+	c.queue, c.sweeps = loop.NewQueue("node_loss", retryFirst, retryLast), loop.NewQueue("node_loss_sweeps", retryFirst, retryLast)
 	if err := c.watch(); err != nil {
 		return nil, fmt.Errorf("watch for lost nodes: %w", err)
 	}
@@ -104,7 +100,8 @@ func New(config Config) (*Controller, error) {
 // Run works until ctx ends. The informers must be synced before.
 func (c *Controller) Run(ctx context.Context) error {
 	var sweeping sync.WaitGroup
-	sweeping.Go(func() { c.runSweeps(ctx) })
+	c.sweeps.Add(sweepReports)
+	sweeping.Go(func() { loop.Run(ctx, c.sweeps, 1, c.sweep) })
 	loop.Run(ctx, c.queue, 1, func(ctx context.Context, name string) (time.Duration, error) {
 		after, err := c.reconcile(ctx, name)
 		if err != nil && !errors.Is(err, loop.ErrStale) && ctx.Err() == nil {
@@ -114,14 +111,4 @@ func (c *Controller) Run(ctx context.Context) error {
 	})
 	sweeping.Wait()
 	return nil
-}
-
-// volume returns the volume from the informer; nil if it does not exist.
-func (c *Controller) volume(name string) *corev1.PersistentVolume {
-	object, exists, err := c.volumes.GetStore().GetByKey(name)
-	if err != nil || !exists {
-		return nil
-	}
-	volume, _ := object.(*corev1.PersistentVolume)
-	return volume
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/loop"
 )
 
 // recordedEvents are events, as "<object> <reason>".
@@ -48,8 +49,17 @@ func TestDuplicates(t *testing.T) {
 			t.Parallel()
 			c, nodes := ofDisks()
 			events := &recordedEvents{}
-			c.Events, c.sweep = events, make(chan struct{}, 1)
-			c.suspects, c.duplicates = map[string]bool{}, map[string][]string{}
+			c.Events, c.sweeps, c.duplicates = events, loop.NewQueue("sweeps", retryFirst, retryLast), map[string][]string{}
+			defer c.sweeps.ShutDown()
+			compare := func(identities ...string) {
+				for c.suspect(identities); c.sweeps.Len() > 0; {
+					key, _ := c.sweeps.Get()
+					if _, err := c.sweep(t.Context(), key); err != nil {
+						t.Error(err)
+					}
+					c.sweeps.Done(key)
+				}
+			}
 			report := func(node, identity string) *stowage.LocalDiskReport {
 				return &stowage.LocalDiskReport{
 					ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: stowage.LocalDiskReportSpec{NodeName: node, Page: 1},
@@ -65,8 +75,7 @@ func TestDuplicates(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 { // the second time it is known
-				c.suspect([]string{tc.a, tc.b})
-				c.reportDuplicates()
+				compare(tc.a, tc.b)
 			}
 			if diff := cmp.Diff(tc.want, events.events); diff != "" {
 				t.Error(diff)
@@ -77,8 +86,7 @@ func TestDuplicates(t *testing.T) {
 			if err := indexer.Update(report("b", "wwn:other")); err != nil {
 				t.Fatal(err)
 			}
-			c.suspect([]string{tc.b})
-			c.reportDuplicates()
+			compare(tc.b)
 			if len(c.duplicates) > 0 {
 				t.Errorf("still counted when the clone is gone: %v", c.duplicates)
 			}

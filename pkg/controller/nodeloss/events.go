@@ -109,7 +109,7 @@ func (c *Controller) stateEvent(f *volumeFacts, d rules.Decision) (reason, note 
 		}
 		return eventLost, why + "; the volume stays and waits " + d.Message
 	}
-	if !c.DryRun() {
+	if !c.Settings.DryRun {
 		return "", ""
 	}
 	switch d.State {

@@ -5,6 +5,7 @@ package nodeloss
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"time"
 
@@ -12,10 +13,13 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 
 	controller "stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
@@ -29,8 +33,6 @@ type volumeFacts struct {
 	claim *corev1.PersistentVolumeClaim
 	// page is the page of the node's report with the volume's entry.
 	page int32
-	// report is the first page; nil if there is none.
-	report *stowage.LocalDiskReport
 }
 
 // readFacts reads the facts from the informers; nil if the volume is not local.
@@ -51,7 +53,7 @@ func (c *Controller) readFacts(volume *corev1.PersistentVolume, now time.Time) (
 	f.OtherUse = c.otherUse(string(v.Identity), f.node, volume.UID)
 	f.Mark = rules.ReadMark(volume.Annotations[wellknown.LostAnnotation])
 	f.Release = rules.ReadRelease(volume.Annotations[wellknown.ReleaseAnnotation])
-	if c.DryRun() {
+	if c.Settings.DryRun {
 		f.Mark, f.Release = c.simulated(volume, now)
 	}
 	if err := c.readClaim(f); err != nil {
@@ -81,7 +83,7 @@ func get[T any](what string, from getter[T], name string) (*T, error) {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
-		return nil, apiError("get "+what, err)
+		return nil, fmt.Errorf("get %s: %w", what, err)
 	default:
 		return object, nil
 	}
@@ -118,7 +120,6 @@ func (c *Controller) readReports(f *volumeFacts) {
 			return
 		}
 		if page == 1 {
-			f.report = report
 			f.HasTombstone = hasTombstone(report, f.volume)
 		}
 		if at := report.Status.LastTransitionTime; at != nil && at.After(f.ReportedAt) {
@@ -208,12 +209,12 @@ func (c *Controller) otherReleases(f *volumeFacts) map[string]time.Time {
 // releases are the counted releases, by the UIDs of the volumes.
 func (c *Controller) releases() map[string]time.Time {
 	releases := map[string]time.Time{}
-	for _, volume := range shown[corev1.PersistentVolume](c.volumes, byRelease, "") {
+	for _, volume := range loop.List[corev1.PersistentVolume](c.volumes, byRelease, "") {
 		if release := rules.ReadRelease(volume.Annotations[wellknown.ReleaseAnnotation]); release != nil {
 			releases[string(volume.UID)] = release.At
 		}
 	}
-	for _, report := range shown[stowage.LocalDiskReport](c.ReportInformer, "", "") {
+	for _, report := range loop.List[stowage.LocalDiskReport](c.ReportInformer, "", "") {
 		for i := range report.Spec.Tombstones {
 			if t := &report.Spec.Tombstones[i]; t.Released != nil {
 				releases[t.VolumeUID] = t.Released.Add(time.Second) // its resolution is one second
@@ -239,4 +240,71 @@ func (c *Controller) simulated(volume *corev1.PersistentVolume, now time.Time) (
 		return p.mark, nil
 	}
 	return p.mark, &rules.BegunRelease{ClaimUID: p.release.ClaimUID, At: now}
+}
+
+// Namespace and label of the provisioner's pods in the manifests.
+const (
+	provisionerNamespace = "stowage-system"
+	provisionerLabel     = "app.kubernetes.io/name"
+	provisionerName      = "stowage-provisioner"
+)
+
+// provisionerSince is since when a provisioner of a node is Ready, from the informer; zero if none
+// is.
+func (c *Controller) provisionerSince(node string) time.Time {
+	var since time.Time
+	for _, pod := range loop.List[corev1.Pod](c.pods, byProvisioner, node) {
+		since = earlier(since, readySince(pod))
+	}
+	return since
+}
+
+// liveProvisionerSince is the same from the API server.
+func (c *Controller) liveProvisionerSince(ctx context.Context, node string) (since time.Time, err error) {
+	pods, err := c.Client.CoreV1().Pods(provisionerNamespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{provisionerLabel: provisionerName}.String(),
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
+	})
+	if err != nil {
+		return since, fmt.Errorf("list the provisioners of node %s: %w", node, err)
+	}
+	for i := range pods.Items {
+		since = earlier(since, readySince(&pods.Items[i]))
+	}
+	return since, nil
+}
+
+// earlier returns the earlier of two times that are not zero.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// readySince is since when a pod is Ready; zero if it is not, or is terminating.
+func readySince(pod *corev1.Pod) time.Time {
+	if pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+		return time.Time{}
+	}
+	for i := range pod.Status.Conditions {
+		if ready := &pod.Status.Conditions[i]; ready.Type == corev1.PodReady && ready.Status == corev1.ConditionTrue {
+			return ready.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
+// nodeOfProvisioner returns the node of a provisioner's pod; none for other pods.
+func nodeOfProvisioner(pod *corev1.Pod) []string {
+	if pod.Namespace != provisionerNamespace || pod.Labels[provisionerLabel] != provisionerName || pod.Spec.NodeName == "" {
+		return nil
+	}
+	return []string{pod.Spec.NodeName}
+}
+
+// provisionerDiffers reports whether a relevant field of a provisioner's pod has changed.
+func provisionerDiffers(old any, pod *corev1.Pod) bool {
+	before, ok := old.(*corev1.Pod)
+	return !ok || before.Spec.NodeName != pod.Spec.NodeName || !readySince(before).Equal(readySince(pod))
 }

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -35,33 +34,27 @@ func (c *Controller) watch() error {
 	core := c.Informers.Core().V1()
 	return errors.Join(
 		c.volumes.AddIndexers(volumeIndexes()), c.ReportInformer.AddIndexers(reportIndexes()), c.pods.AddIndexers(podIndexes()),
-		on(c.volumes, c.volumeChanged),
-		on(core.Nodes().Informer(), func(old, object any) {
+		loop.Watch(c.volumes, c.volumeChanged),
+		loop.Watch(core.Nodes().Informer(), func(old, object any) {
 			if node, ok := object.(*corev1.Node); ok && nodeDiffers(old, node) {
 				c.enqueueIndexed(byNode, node.Name)
 				c.enqueueDisksOf(node.Name)
 			}
 		}),
-		on(core.PersistentVolumeClaims().Informer(), func(_, object any) {
+		loop.Watch(core.PersistentVolumeClaims().Informer(), func(_, object any) {
 			if claim, ok := object.(*corev1.PersistentVolumeClaim); ok {
 				c.enqueueIndexed(byClaim, claim.Namespace+"/"+claim.Name)
 			}
 		}),
-		on(c.pods, c.podChanged),
-		on(c.Informers.Apps().V1().StatefulSets().Informer(), func(_, object any) {
+		loop.Watch(c.pods, c.podChanged),
+		loop.Watch(c.Informers.Apps().V1().StatefulSets().Informer(), func(_, object any) {
 			if accessor, ok := object.(metav1.Object); ok {
 				c.enqueueLost(byNamespace, accessor.GetNamespace())
 			}
 		}),
-		on(c.Informers.Storage().V1().StorageClasses().Informer(), func(_, _ any) { c.enqueueLost("", "") }),
-		on(c.ReportInformer, c.reportChanged),
+		loop.Watch(c.Informers.Storage().V1().StorageClasses().Informer(), func(_, _ any) { c.enqueueLost("", "") }),
+		loop.Watch(c.ReportInformer, c.reportChanged),
 	)
-}
-
-// on calls changed for every event of an informer; see loop.Handler.
-func on(informer cache.SharedIndexInformer, changed func(old, object any)) error {
-	_, err := informer.AddEventHandler(loop.Handler(changed))
-	return err
 }
 
 func (c *Controller) volumeChanged(old, object any) {
@@ -74,7 +67,7 @@ func (c *Controller) volumeChanged(old, object any) {
 		c.queue.Add(volume.Name)
 	}
 	if owned(volume) && volume.Annotations[wellknown.DiskIdentityAnnotation] != "" {
-		c.requestSweep()
+		c.sweeps.Add(sweepTombstones)
 	}
 }
 
@@ -105,31 +98,12 @@ func (c *Controller) enqueueIndexed(index, key string) {
 
 // enqueueLost enqueues the volumes that are marked as lost, of a key of an index, or all.
 func (c *Controller) enqueueLost(index, key string) {
-	for _, volume := range shown[corev1.PersistentVolume](c.volumes, index, key) {
-		if c.DryRun() || volume.Annotations[wellknown.LostAnnotation] != "" {
+	for _, volume := range loop.List[corev1.PersistentVolume](c.volumes, index, key) {
+		if c.Settings.DryRun || volume.Annotations[wellknown.LostAnnotation] != "" {
 			c.queue.Add(volume.Name)
 		}
 	}
 }
-
-// shown returns the objects of an informer with a key of an index; all without an index.
-func shown[T any](informer cache.SharedIndexInformer, index, key string) (all []*T) {
-	objects := informer.GetStore().List()
-	if index != "" {
-		var err error
-		objects, err = informer.GetIndexer().ByIndex(index, key)
-		utilruntime.Must(err) // watch adds all indexes
-	}
-	for _, object := range objects {
-		if found, ok := object.(*T); ok {
-			all = append(all, found)
-		}
-	}
-	return all
-}
-
-// DryRun reports whether the controller only reports what it would do.
-func (c *Controller) DryRun() bool { return c.Settings.DryRun }
 
 // owned reports whether a volume is published by its node's provisioner and has the finalizer.
 func owned(volume *corev1.PersistentVolume) bool {

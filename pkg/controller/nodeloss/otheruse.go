@@ -5,6 +5,7 @@ package nodeloss
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,6 +13,13 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
+	"stowage.dev/stowage/pkg/metrics"
+)
+
+const (
+	eventDuplicate  = "DuplicateIdentity"
+	actionDuplicate = "CompareDisks"
 )
 
 // otherUse describes for users what else may use the disk of a volume (by its UID) of a node;
@@ -36,7 +44,7 @@ func (c *Controller) otherUse(identity, node string, volume types.UID) string {
 // volumeOnOtherNode returns a volume of a disk on another node than this one; nil if there is
 // none.
 func (c *Controller) volumeOnOtherNode(identity, node string) (found *corev1.PersistentVolume) {
-	for _, volume := range shown[corev1.PersistentVolume](c.volumes, byIdentity, identity) {
+	for _, volume := range loop.List[corev1.PersistentVolume](c.volumes, byIdentity, identity) {
 		if volume.Annotations[wellknown.NodeNameAnnotation] != node && (found == nil || volume.Name < found.Name) {
 			found = volume
 		}
@@ -51,7 +59,7 @@ func (c *Controller) retainingNode(identity, node string, volume types.UID) (fou
 	own := func(t stowage.Tombstone) bool {
 		return t.Identity == identity && t.State == stowage.TombstoneRetained && t.VolumeUID == string(volume)
 	}
-	for _, report := range shown[stowage.LocalDiskReport](c.ReportInformer, byRetained, identity) {
+	for _, report := range loop.List[stowage.LocalDiskReport](c.ReportInformer, byRetained, identity) {
 		name := report.Spec.NodeName
 		if (found == "" || name < found) && (name != node || !slices.ContainsFunc(report.Status.Tombstones, own)) {
 			found = name
@@ -72,6 +80,58 @@ func (c *Controller) otherNode(identity, node string) string {
 	return ""
 }
 
+// suspect requests a comparison of the nodes that report identities whose reports have changed, if
+// these are, or were, several.
+func (c *Controller) suspect(identities []string) {
+	for _, identity := range identities {
+		keys, err := c.ReportInformer.GetIndexer().IndexKeys(byIdentity, identity)
+		c.mu.Lock()
+		_, known := c.duplicates[identity]
+		c.mu.Unlock()
+		if err == nil && len(keys) > 1 || known {
+			c.sweeps.Add(suspectPrefix + identity)
+		}
+	}
+}
+
+// reportDuplicates records an event on every node that reports an identity which another existing
+// node reports too: a cloned disk, a disk attached to several nodes, or a wrong report. Until that
+// is fixed, no volume of the disk gets a tombstone; see otherUse.
+func (c *Controller) reportDuplicates(identity string) {
+	nodes := c.nodesWith(identity)
+	c.mu.Lock()
+	before := c.duplicates[identity]
+	if len(nodes) > 1 {
+		c.duplicates[identity] = nodes
+	} else {
+		delete(c.duplicates, identity)
+	}
+	metrics.SetNodeLossDuplicates(len(c.duplicates))
+	c.mu.Unlock()
+	if len(nodes) < 2 || slices.Equal(before, nodes) {
+		return
+	}
+	for _, node := range nodes {
+		others := slices.DeleteFunc(slices.Clone(nodes), func(other string) bool { return other == node })
+		c.event(&corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node, UID: types.UID(node)}, nil, message{
+			eventDuplicate, actionDuplicate,
+			"disk " + identity + " is also reported by node " + strings.Join(others, ", ") +
+				": give the disks different names, or attach the disk to one node only; until then, the loss of a node removes no volume of it",
+		})
+	}
+}
+
+// nodesWith returns the existing nodes that report a disk of an identity, in order.
+func (c *Controller) nodesWith(identity string) (nodes []string) {
+	for _, report := range loop.List[stowage.LocalDiskReport](c.ReportInformer, byIdentity, identity) {
+		if _, err := c.nodes.Get(report.Spec.NodeName); err == nil && !slices.Contains(nodes, report.Spec.NodeName) {
+			nodes = append(nodes, report.Spec.NodeName)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
 // reportChanged enqueues the volumes of a report's node and the volumes of other nodes whose disks
 // it lists or listed. It requests a sweep if one of these disks has a tombstone.
 func (c *Controller) reportChanged(old, object any) {
@@ -88,7 +148,7 @@ func (c *Controller) reportChanged(old, object any) {
 		for _, identity := range append(identities, retainedOfReport(report)...) {
 			c.enqueueIndexed(byIdentity, identity)
 			if tombstones, err := c.ReportInformer.GetIndexer().IndexKeys(byTombstone, identity); err == nil && len(tombstones) > 0 {
-				c.requestSweep()
+				c.sweeps.Add(sweepTombstones)
 			}
 		}
 	}
@@ -126,29 +186,27 @@ func reportIndexes() cache.Indexers {
 
 // identitiesOfReport returns the identities of the disks that a node has. A missing disk may be
 // attached to another node.
-func identitiesOfReport(report *stowage.LocalDiskReport) (identities []string) {
-	for i := range report.Status.Entries {
-		if entry := &report.Status.Entries[i]; entry.Identity != "" && entry.State != stowage.EntryMissing {
-			identities = append(identities, entry.Identity)
-		}
-	}
-	return identities
+func identitiesOfReport(report *stowage.LocalDiskReport) []string {
+	return identities(report.Status.Entries, func(e *stowage.Entry) (string, bool) {
+		return e.Identity, e.Identity != "" && e.State != stowage.EntryMissing
+	})
 }
 
 // retainedOfReport returns the identities of disks without a volume whose data a node retains.
-func retainedOfReport(report *stowage.LocalDiskReport) (identities []string) {
-	for i := range report.Status.Tombstones {
-		if tombstone := &report.Status.Tombstones[i]; tombstone.State == stowage.TombstoneRetained {
-			identities = append(identities, tombstone.Identity)
-		}
-	}
-	return identities
+func retainedOfReport(report *stowage.LocalDiskReport) []string {
+	return identities(report.Status.Tombstones, func(t *stowage.Tombstone) (string, bool) { return t.Identity, t.State == stowage.TombstoneRetained })
 }
 
 // tombstonesOfReport returns the identities of the disks with a tombstone in a report.
-func tombstonesOfReport(report *stowage.LocalDiskReport) (identities []string) {
-	for i := range report.Spec.Tombstones {
-		identities = append(identities, report.Spec.Tombstones[i].Identity)
+func tombstonesOfReport(report *stowage.LocalDiskReport) []string {
+	return identities(report.Spec.Tombstones, func(t *stowage.Tombstone) (string, bool) { return t.Identity, true })
+}
+
+func identities[T any](list []T, of func(*T) (identity string, ok bool)) (found []string) {
+	for i := range list {
+		if identity, ok := of(&list[i]); ok {
+			found = append(found, identity)
+		}
 	}
-	return identities
+	return found
 }

@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/loop"
 )
 
 // ofDisks returns a controller with empty informers, and the indexer of nodes.
@@ -108,7 +108,8 @@ func TestVolumesOfSameDiskAreEnqueued(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, _ := ofDisks()
-			c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+			c.sweeps, c.queue = loop.NewQueue("sweeps", retryFirst, retryLast), loop.NewQueue("volumes", retryFirst, retryLast)
+			defer c.sweeps.ShutDown()
 			defer c.queue.ShutDown()
 			if err := c.volumes.GetIndexer().Add(ownedVolume("pv", "a", "wwn:1")); err != nil {
 				t.Fatal(err)

@@ -5,10 +5,10 @@ package nodeloss
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -29,8 +29,12 @@ type dryRunState struct {
 // reconcile takes the next action for a volume. It returns after which time to reconcile again; 0
 // if an event will enqueue the volume.
 func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
-	volume := c.volume(name)
-	if volume == nil || !owned(volume) {
+	object, _, err := c.volumes.GetStore().GetByKey(name)
+	if err != nil {
+		return 0, fmt.Errorf("get volume %s: %w", name, err)
+	}
+	volume, exists := object.(*corev1.PersistentVolume)
+	if !exists || !owned(volume) {
 		c.forget(name)
 		return 0, nil
 	}
@@ -44,7 +48,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 // reconcileFacts takes the next action for a volume with these facts.
 func (c *Controller) reconcileFacts(ctx context.Context, f *volumeFacts) (time.Duration, error) {
 	d := rules.Decide(&f.Facts)
-	if c.DryRun() { // what a real run would find out before it writes, too
+	if c.Settings.DryRun { // what a real run would find out before it writes, too
 		if err := c.confirm(ctx, f, d); err != nil {
 			return 0, err
 		}
@@ -54,7 +58,7 @@ func (c *Controller) reconcileFacts(ctx context.Context, f *volumeFacts) (time.D
 		return c.requeueAfter(f, d), nil
 	}
 	klog.FromContext(ctx).V(4).Info("Decided", "action", d.Do, logkeys.Volume, klog.KObj(f.volume), logkeys.Node, klog.KRef("", f.node), logkeys.Reason, d.Cause)
-	if c.DryRun() {
+	if c.Settings.DryRun {
 		return c.simulate(f, d), nil
 	}
 	if err := c.confirm(ctx, f, d); err != nil {
@@ -166,12 +170,4 @@ func (c *Controller) count(uid types.UID, at time.Time) {
 			delete(c.released, uid)
 		}
 	}
-}
-
-// apiError wraps an error of the API server.
-func apiError(what string, err error) error {
-	if errors.Is(err, context.Canceled) {
-		return err
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }

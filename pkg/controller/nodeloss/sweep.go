@@ -5,8 +5,11 @@ package nodeloss
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,51 +19,38 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/metrics"
 )
 
-// runSweeps removes resolved tombstones when a change may have resolved one, and periodically
-// obsolete reports, until ctx ends.
-func (c *Controller) runSweeps(ctx context.Context) {
-	ticker := time.NewTicker(sweepPeriod)
-	defer ticker.Stop()
-	for periodic := true; ; {
-		c.reportDuplicates()
-		for _, report := range shown[stowage.LocalDiskReport](c.ReportInformer, "", "") {
-			if err := c.sweepReport(ctx, report, periodic); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "Failed to remove resolved tombstones; retrying", "report", report.Name)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			periodic = true
-		case <-c.sweep:
-			periodic = false
-		}
-	}
-}
+// Keys of sweeps. Others are identities behind suspectPrefix.
+const (
+	sweepTombstones = "tombstones" // when a change may have resolved one
+	sweepReports    = "reports"    // periodically; tombstones, too
+	suspectPrefix   = "identity/"
+)
 
-// sweepReport removes resolved tombstones from a report, or the report if it is obsolete.
-func (c *Controller) sweepReport(ctx context.Context, report *stowage.LocalDiskReport, periodic bool) error {
-	switch {
-	case len(report.Spec.Tombstones) > 0:
-		return c.removeResolved(ctx, report)
-	case periodic && c.obsolete(report, time.Now()):
-		return c.deleteReport(ctx, report)
-	default:
-		return nil
+// sweep removes resolved tombstones, and with sweepReports obsolete reports; or it compares the
+// nodes that report an identity.
+func (c *Controller) sweep(ctx context.Context, key string) (again time.Duration, problems error) {
+	if identity, ok := strings.CutPrefix(key, suspectPrefix); ok {
+		c.reportDuplicates(identity)
+		return 0, nil
 	}
-}
-
-func (c *Controller) requestSweep() {
-	select {
-	case c.sweep <- struct{}{}:
-	default:
+	for _, report := range loop.List[stowage.LocalDiskReport](c.ReportInformer, "", "") {
+		switch {
+		case len(report.Spec.Tombstones) > 0:
+			problems = errors.Join(problems, c.removeResolved(ctx, report))
+		case key == sweepReports && c.obsolete(report, time.Now()):
+			problems = errors.Join(problems, c.deleteReport(ctx, report))
+		}
 	}
+	if key == sweepReports {
+		again = sweepPeriod
+	}
+	return again, problems
 }
 
 // removeResolved removes resolved tombstones from a report if it has not changed.
@@ -71,7 +61,7 @@ func (c *Controller) removeResolved(ctx context.Context, before *stowage.LocalDi
 	switch {
 	case removed == 0:
 		return nil
-	case c.DryRun():
+	case c.Settings.DryRun:
 		if c.notLogged(before.Name, strconv.Itoa(removed)) {
 			klog.FromContext(ctx).V(2).Info("Would remove tombstones of cleaned disks", logkeys.Node, klog.KRef("", report.Spec.NodeName), "removed", removed)
 		}
@@ -83,10 +73,10 @@ func (c *Controller) removeResolved(ctx context.Context, before *stowage.LocalDi
 	_, err := c.Reports.Update(ctx, report, metav1.UpdateOptions{})
 	switch {
 	case apierrors.IsConflict(err):
-		c.requestSweep() // with what changed
+		c.sweeps.Add(sweepTombstones) // with what changed
 		return nil
 	case err != nil && !apierrors.IsNotFound(err):
-		return apiError("update LocalDiskReport "+report.Name, err)
+		return fmt.Errorf("update LocalDiskReport %s: %w", report.Name, err)
 	}
 	klog.FromContext(ctx).V(2).Info("Removed tombstones of cleaned disks", logkeys.Node, klog.KRef("", report.Spec.NodeName), "removed", removed)
 	metrics.CountTombstonesRemoved(removed)
@@ -95,12 +85,8 @@ func (c *Controller) removeResolved(ctx context.Context, before *stowage.LocalDi
 
 // resolved reports whether a tombstone in the report of a node is resolved.
 func (c *Controller) resolved(t stowage.Tombstone, home string) bool {
-	tombstone := rules.Tombstone{Identity: t.Identity, VolumeUID: t.VolumeUID, Retained: t.State == stowage.TombstoneRetained}
-	if t.Since != nil {
-		tombstone.Since = t.Since.Time
-	}
 	var volumes []rules.PublishedVolume
-	for _, volume := range shown[corev1.PersistentVolume](c.volumes, byIdentity, t.Identity) {
+	for _, volume := range loop.List[corev1.PersistentVolume](c.volumes, byIdentity, t.Identity) {
 		if !owned(volume) {
 			continue
 		}
@@ -112,7 +98,7 @@ func (c *Controller) resolved(t stowage.Tombstone, home string) bool {
 			Deleting: volume.DeletionTimestamp != nil, Lost: err != nil || volume.Annotations[wellknown.LostAnnotation] != "",
 		})
 	}
-	return rules.Resolved(tombstone, volumes)
+	return rules.Resolved(t, volumes)
 }
 
 // shows reports whether the report of a node lists a disk with a volume. The volume alone is no
@@ -163,7 +149,7 @@ func (c *Controller) deleteReport(ctx context.Context, report *stowage.LocalDisk
 	if exists, err := get("node "+node, live(ctx, c.Client.CoreV1().Nodes().Get), node); err != nil || exists != nil {
 		return err // if the node exists, the informer lags behind
 	}
-	if c.DryRun() {
+	if c.Settings.DryRun {
 		if c.notLogged(report.Name, "gone") {
 			klog.FromContext(ctx).V(2).Info("Would remove the report of a deleted node", logkeys.Node, klog.KRef("", node), "report", report.Name)
 		}
@@ -176,7 +162,7 @@ func (c *Controller) deleteReport(ctx context.Context, report *stowage.LocalDisk
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return nil
 	case err != nil:
-		return apiError("delete LocalDiskReport "+report.Name, err)
+		return fmt.Errorf("delete LocalDiskReport %s: %w", report.Name, err)
 	}
 	klog.FromContext(ctx).V(2).Info("Removed the report of a deleted node", logkeys.Node, klog.KRef("", node), "report", report.Name)
 	return nil

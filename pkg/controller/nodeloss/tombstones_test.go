@@ -10,10 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
@@ -50,7 +50,8 @@ func TestLaterVolumes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, _ := ofDisks()
-			c.sweep, c.queue = make(chan struct{}, 1), workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+			c.sweeps, c.queue = loop.NewQueue("sweeps", retryFirst, retryLast), loop.NewQueue("volumes", retryFirst, retryLast)
+			defer c.sweeps.ShutDown()
 			defer c.queue.ShutDown()
 			since := metav1.NewTime(time.Now().Add(-time.Hour))
 			tombstone := stowage.Tombstone{Identity: "wwn:1", VolumeUID: "old", Since: &since, State: tc.state}
@@ -70,7 +71,7 @@ func TestLaterVolumes(t *testing.T) {
 			if got := c.resolved(tombstone, "lost"); got != tc.want {
 				t.Errorf("resolved is %t, want %t", got, tc.want)
 			}
-			if c.reportChanged(nil, report); tc.want && tc.node == "a" && tc.entries[1].State != stowage.EntryMissing && len(c.sweep) == 0 {
+			if c.reportChanged(nil, report); tc.want && tc.node == "a" && tc.entries[1].State != stowage.EntryMissing && c.sweeps.Len() == 0 {
 				t.Error("the report requests no sweep")
 			}
 		})
@@ -96,10 +97,11 @@ func TestVolumesRequestSweeps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, _ := ofDisks()
-			c.sweep, c.queue = make(chan struct{}, 1), workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+			c.sweeps, c.queue = loop.NewQueue("sweeps", retryFirst, retryLast), loop.NewQueue("volumes", retryFirst, retryLast)
+			defer c.sweeps.ShutDown()
 			defer c.queue.ShutDown()
 			c.volumeChanged(nil, tc.volume)
-			if got := len(c.sweep); got != tc.want {
+			if got := c.sweeps.Len(); got != tc.want {
 				t.Errorf("%d sweeps are requested, want %d", got, tc.want)
 			}
 		})

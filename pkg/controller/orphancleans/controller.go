@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -65,22 +66,17 @@ func New(config Config) (*Controller, error) {
 		return nil, errors.New("make the controller of orphan cleans: client, report informer and a limit of at least 0 are required")
 	}
 	c := &Controller{Config: config, queue: loop.NewQueue("orphan_cleans", retry, retry), granted: map[string][]rules.Grant{}}
-	if _, err := config.ReportInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { c.enqueue(object) },
-		UpdateFunc: func(before, object any) { c.enqueue(before, object) },
-	}); err != nil {
+	if err := errors.Join(loop.WatchEach(config.ReportInformer, c.enqueue),
+		config.ReportInformer.AddIndexers(cache.Indexers{concernedIndex: concerns})); err != nil {
 		return nil, fmt.Errorf("watch reports: %w", err)
-	}
-	if err := config.ReportInformer.AddIndexers(cache.Indexers{concernedIndex: concerns}); err != nil {
-		return nil, fmt.Errorf("index reports: %w", err)
 	}
 	metrics.RegisterController()
 	return c, nil
 }
 
-// enqueue requests a sync if one of the reports has requests or grants.
-func (c *Controller) enqueue(reports ...any) {
-	if slices.ContainsFunc(reports, func(o any) bool { keys, err := concerns(o); return err == nil && len(keys) > 0 }) {
+// enqueue requests a sync if the report has requests or grants.
+func (c *Controller) enqueue(report any) {
+	if keys, err := concerns(report); err == nil && len(keys) > 0 {
 		c.queue.Add(all)
 	}
 }
@@ -100,10 +96,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // events.
 func (c *Controller) sync(ctx context.Context) (time.Duration, error) {
 	now := time.Now()
-	first, requests, err := c.requests()
-	if err != nil {
-		return 0, err
-	}
+	first, requests := c.requests()
 	grants := map[string][]rules.Grant{}
 	for node, report := range first {
 		grants[node] = rules.ParseGrants(report.Annotations[wellknown.CleanOrphansAnnotation])
@@ -131,17 +124,11 @@ func (c *Controller) sync(ctx context.Context) (time.Duration, error) {
 
 // requests returns the requests in all reports, and the first page of each node with requests or
 // grants.
-func (c *Controller) requests() (first map[string]*stowage.LocalDiskReport, requests []rules.Request, err error) {
+func (c *Controller) requests() (first map[string]*stowage.LocalDiskReport, requests []rules.Request) {
 	first = map[string]*stowage.LocalDiskReport{}
-	indexer := c.ReportInformer.GetIndexer()
-	concerned, err := indexer.ByIndex(concernedIndex, "")
-	if err != nil {
-		return nil, nil, fmt.Errorf("find reports with requests: %w", err)
-	}
-	for _, object := range concerned {
-		report := object.(*stowage.LocalDiskReport) // concerns
+	for _, report := range loop.List[stowage.LocalDiskReport](c.ReportInformer, concernedIndex, "") {
 		node := report.Spec.NodeName
-		page := stowage.StoredPage(indexer, node, 1)
+		page := stowage.StoredPage(c.ReportInformer.GetStore(), node, 1)
 		if page == nil {
 			continue // deleted meanwhile, or not the node's
 		}
@@ -156,7 +143,7 @@ func (c *Controller) requests() (first map[string]*stowage.LocalDiskReport, requ
 			}
 		}
 	}
-	return first, requests, nil
+	return first, requests
 }
 
 // concerns is the index function of concernedIndex.
@@ -200,14 +187,7 @@ func (c *Controller) grant(ctx context.Context, shown *stowage.LocalDiskReport, 
 
 // merge adds grants that are not in the list yet.
 func merge(grants, more []rules.Grant) []rules.Grant {
-	merged, known := append([]rules.Grant{}, grants...), map[rules.Grant]bool{}
-	for _, grant := range grants {
-		known[rules.Grant{Data: grant.Data, At: grant.At.UTC()}] = true
-	}
-	for _, grant := range more {
-		if !known[rules.Grant{Data: grant.Data, At: grant.At.UTC()}] {
-			merged = append(merged, grant)
-		}
-	}
-	return merged
+	known := sets.New(grants...)
+	more = slices.DeleteFunc(slices.Clone(more), known.Has)
+	return slices.Concat(grants, more)
 }

@@ -100,9 +100,10 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 		return nil, err
 	}
 	context.AfterFunc(ctx, store.OnRelease(func(func() []*v1.Pod) { e.gate.observe() }))
+	context.AfterFunc(ctx, metrics.WatchCache(store.Size))
 	if c.Settings.Mode == extender.ModeAdvisory {
 		e.inflight = newInflight(c.Clock, c.Settings.Timeouts.Hold.Duration)
-		return e.measured(ctx), nil
+		return e, nil
 	}
 	if e.binder, err = binder.New(binder.Config{
 		Client: c.Client, Cache: store, Timeout: c.Settings.Timeouts.Verb.Duration,
@@ -111,13 +112,7 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 		return nil, err
 	}
 	context.AfterFunc(ctx, func() { e.binder.Shutdown(ctx) })
-	return e.measured(ctx), nil
-}
-
-// measured exports the metrics of the cache until ctx ends.
-func (e *Extender) measured(ctx context.Context) *Extender {
-	context.AfterFunc(ctx, metrics.WatchCache(e.cache.Size))
-	return e
+	return e, nil
 }
 
 // Cache returns the cache that the extender uses, for inspection.

@@ -13,7 +13,6 @@ import (
 
 	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
-	"stowage.dev/stowage/pkg/scheduling/volumecache"
 	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
 )
 
@@ -95,19 +94,15 @@ func (e *Extender) decide(ctx context.Context, pod *v1.Pod, verdict *verdict) er
 		}
 	})
 	if err == nil && verdict.any() {
-		e.notePassed(begun.Demand, inflight)
+		// The node of the pod is not known yet.
+		if inflight != nil {
+			e.inflight.add(inflight)
+		}
+		if e.binder != nil && begun.Demand.HasUnboundClaims() {
+			e.gate.expectBind(pod.UID)
+		}
 	}
 	return err
-}
-
-// notePassed records that the pod passed filter; its node is not known yet.
-func (e *Extender) notePassed(d *volumecache.Demand, inflight *inflightPod) {
-	if inflight != nil {
-		e.inflight.add(inflight)
-	}
-	if e.binder != nil && d.HasUnboundClaims() {
-		e.gate.expectBind(d.Pod().UID)
-	}
 }
 
 // evaluation is the part of a call that is the same for all nodes.

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
@@ -397,7 +399,7 @@ func TestBudgetSurvivesCrashes(t *testing.T) {
 
 func TestResolved(t *testing.T) {
 	t.Parallel()
-	tombstone := rules.Tombstone{Identity: "wwn:1", VolumeUID: "old", Since: ago(time.Hour)}
+	tombstone := stowage.Tombstone{Identity: "wwn:1", VolumeUID: "old", Since: new(metav1.NewTime(ago(time.Hour)))}
 	later := rules.PublishedVolume{Identity: "wwn:1", UID: "new", Created: ago(time.Minute), Shown: true}
 	for name, tc := range map[string]struct {
 		change func(*rules.PublishedVolume)
@@ -422,7 +424,7 @@ func TestResolved(t *testing.T) {
 				t.Errorf("settled is %t, want %t", got, tc.want)
 			}
 			kept := tombstone
-			kept.Retained = true
+			kept.State = stowage.TombstoneRetained
 			if got, want := rules.Resolved(kept, []rules.PublishedVolume{v}), tc.want && v.UID == "old"; got != want {
 				t.Errorf("of retained data: settled is %t, want %t", got, want)
 			}

@@ -3,15 +3,11 @@
 
 package rules
 
-import "time"
+import (
+	"time"
 
-// Tombstone is a tombstone in a report.
-type Tombstone struct {
-	Identity, VolumeUID string
-	Since               time.Time
-	// Retained: the data of the disk is retained.
-	Retained bool
-}
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+)
 
 // PublishedVolume is a volume of a tombstone's disk.
 type PublishedVolume struct {
@@ -32,7 +28,11 @@ type PublishedVolume struct {
 // only. Or the volume of the tombstone still exists and its node is back. A tombstone that stayed
 // would have data cleaned that is written from now on. A tombstone that retains data is resolved
 // only by the second case: it is up to the administrator.
-func Resolved(t Tombstone, volumes []PublishedVolume) bool {
+func Resolved(t stowage.Tombstone, volumes []PublishedVolume) bool {
+	var since time.Time
+	if t.Since != nil {
+		since = t.Since.Truncate(time.Second)
+	}
 	for _, v := range volumes {
 		switch {
 		case v.Identity != t.Identity || v.OnOtherNode:
@@ -40,7 +40,7 @@ func Resolved(t Tombstone, volumes []PublishedVolume) bool {
 			if !v.Deleting && !v.Lost {
 				return true
 			}
-		case v.Shown && !t.Retained && !v.Created.Before(t.Since.Truncate(time.Second)):
+		case v.Shown && t.State != stowage.TombstoneRetained && !v.Created.Before(since):
 			return true
 		}
 	}

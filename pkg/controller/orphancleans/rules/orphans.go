@@ -21,7 +21,7 @@ const (
 // Grant allows the disk that holds the data to be cleaned without a volume.
 type Grant struct {
 	Data string
-	// At is when it was granted; zero for a grant of an administrator.
+	// At is when it was granted, in UTC; zero for a grant of an administrator.
 	At time.Time
 }
 
@@ -43,7 +43,7 @@ func ParseGrants(text string) []Grant {
 		grant := Grant{Data: word}
 		if i := strings.LastIndexByte(word, '@'); i >= 0 {
 			if at, err := time.Parse(time.RFC3339, word[i+1:]); err == nil {
-				grant = Grant{Data: word[:i], At: at}
+				grant = Grant{Data: word[:i], At: at.UTC()}
 			}
 		}
 		grants = append(grants, grant)

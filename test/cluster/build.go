@@ -30,6 +30,8 @@ const CacheEnv = "STOWAGE_CONTROLPLANE_DIR"
 // Binaries are the paths of executables that Start runs. Build fills them in;
 // single ones may be replaced.
 type Binaries struct {
+	// Minor is the version of Kubernetes, such as 1.37.
+	Minor             string
 	Etcd              string
 	APIServer         string
 	ControllerManager string
@@ -87,6 +89,7 @@ func Build(ctx context.Context, o BuildOptions) (b Binaries, err error) {
 	if err != nil {
 		return b, err
 	}
+	b.Minor = s.minor
 	if err := kubernetes.build(ctx, o, b.targets()); err != nil {
 		return b, err
 	}

@@ -119,7 +119,7 @@ func TestBuildFindsFinishedBinaries(t *testing.T) {
 			t.Errorf("binaries of %s go to %s, want a folder of %s named %s and a hash", m.product, m.cache, cache, prefix)
 		}
 	}
-	var none Binaries
+	none := Binaries{Minor: src.minor}
 	if missing := len(kubernetes.locate(none.targets())) + len(kwok.locate(none.kwokTargets())); missing != 5 {
 		t.Errorf("%d binaries are missing from an empty cache, want 5", missing)
 	}

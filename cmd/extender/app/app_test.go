@@ -4,6 +4,7 @@
 package app
 
 import (
+	"cmp"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +14,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/pkg/testing/commands"
@@ -62,5 +65,42 @@ func TestOnlyLeader(t *testing.T) {
 			t.Errorf("status %d, want %d", w.Code, want)
 		}
 		leading.Store(true)
+	}
+}
+
+// TestMarksPods: from the resources that the API server lists, the extender knows whether it can
+// evaluate the policy.
+func TestMarksPods(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		status int
+		body   string
+		want   bool
+		err    bool
+	}{
+		"Kubernetes 1.36":    {body: `{"kind":"APIResourceList","apiVersion":"v1","resources":[{"name":"validatingadmissionpolicies"},{"name":"mutatingadmissionpolicies"}]}`, want: true},
+		"Kubernetes 1.35":    {body: `{"kind":"APIResourceList","apiVersion":"v1","resources":[{"name":"validatingadmissionpolicies"}]}`},
+		"it does not answer": {status: http.StatusForbidden, body: `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403}`, err: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/apis/admissionregistration.k8s.io/v1" {
+					t.Errorf("request for %s", r.URL.Path)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(cmp.Or(tc.status, http.StatusOK))
+				_, _ = w.Write([]byte(tc.body))
+			}))
+			defer api.Close()
+			client, err := kubernetes.NewForConfig(&rest.Config{Host: api.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := marksPods(t.Context(), client.Discovery().RESTClient())
+			if got != tc.want || (err != nil) != tc.err {
+				t.Errorf("serves the policy: %t, %v; want %t, an error: %t", got, err, tc.want, tc.err)
+			}
+		})
 	}
 }

@@ -8,9 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -34,7 +37,30 @@ func run(ctx context.Context, settings *apisextender.ExtenderConfiguration, conn
 			return server.Lead(ctx, server.LeadConfig{Name: componentName, Election: settings.LeaderElection, Connection: connection, Work: work})
 		}
 	}
+	if marks, err := marksPods(ctx, client.Discovery().RESTClient()); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to determine whether MutatingAdmissionPolicy is served")
+	} else if !marks {
+		klog.FromContext(ctx).Info("MutatingAdmissionPolicy is not served: kube-scheduler calls the extender only for pods that are marked by other means",
+			"apiVersion", policyVersion)
+	}
 	return r.serve(ctx)
+}
+
+// policyVersion has the kind of the policy that marks pods for the extender, from Kubernetes 1.36 on.
+const policyVersion = "admissionregistration.k8s.io/v1"
+
+// discoveryTimeout limits how long a question that only the log needs delays the start.
+const discoveryTimeout = 5 * time.Second
+
+// marksPods reports whether the API server serves policyVersion's MutatingAdmissionPolicy.
+func marksPods(ctx context.Context, client rest.Interface) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	defer cancel()
+	var served metav1.APIResourceList
+	if err := client.Get().AbsPath("/apis/" + policyVersion).Do(ctx).Into(&served); err != nil {
+		return false, fmt.Errorf("list the resources of %s: %w", policyVersion, err)
+	}
+	return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == "mutatingadmissionpolicies" }), nil
 }
 
 // replica is one process of the extender.

@@ -43,6 +43,7 @@ func TestMain(m *testing.M) { os.Exit(audit.Exit(fixture.MainOn(m, config, begin
 func config() cluster.Config {
 	c := audit.Config()
 	c.ControllerManager.ExtraArgs = nil
+	c.APIServer.ExtraArgs = append(c.APIServer.ExtraArgs, fixture.BetaPolicies()...)
 	return c
 }
 

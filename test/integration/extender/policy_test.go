@@ -35,7 +35,10 @@ func applyPolicy(ctx context.Context, c *cluster.Cluster) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
-	_, err = file.WriteString(strings.ReplaceAll(string(data), shipped, "orValue('').startsWith('extender-')"))
+	const version = "apiVersion: admissionregistration.k8s.io/v1\n"
+	_, err = file.WriteString(strings.NewReplacer(
+		shipped, "orValue('').startsWith('extender-')", version, "apiVersion: "+fixture.PolicyVersion()+"\n",
+	).Replace(string(data)))
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}

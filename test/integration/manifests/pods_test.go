@@ -15,6 +15,7 @@ import (
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/integration/fixture"
 )
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -91,9 +92,18 @@ func TestHardened(t *testing.T) {
 	}
 }
 
+// needsPolicies skips a test of shipped MutatingAdmissionPolicies on an API server without that kind.
+func needsPolicies(t *testing.T) {
+	t.Helper()
+	if version := fixture.PolicyVersion(); version != "admissionregistration.k8s.io/v1" {
+		t.Skip("this version of Kubernetes has MutatingAdmissionPolicy only in " + version)
+	}
+}
+
 // TestSchedulerName: in labelled namespaces pods with claims get our scheduler, others do not.
 func TestSchedulerName(t *testing.T) {
 	t.Parallel()
+	needsPolicies(t)
 	for _, o := range kustomize(t, "policies") {
 		if err := cluster.Apply(t.Context(), admin, o); err != nil {
 			t.Fatal(err)
@@ -144,6 +154,7 @@ func TestSchedulerName(t *testing.T) {
 // extender; the chart has a value for the schedulers.
 func TestMarkedForExtender(t *testing.T) {
 	t.Parallel()
+	needsPolicies(t)
 	const mark = "stowage.dev/volumes"
 	space, err := shared.NewNamespace(t.Context(), "marked")
 	if err != nil {

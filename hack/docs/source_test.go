@@ -149,8 +149,8 @@ func called(t *testing.T, name string, functions ...string) []string {
 	return all
 }
 
-// errorsOf are the texts of which errors are made, and those of methods that say in
-// words what has happened, as users read them.
+// errorsOf are the texts of which errors are made, those of the extender's errors, and those of
+// methods that say in words what has happened, as users read them.
 func errorsOf(t *testing.T, name string) []string {
 	t.Helper()
 	var all []string
@@ -159,7 +159,29 @@ func errorsOf(t *testing.T, name string) []string {
 			all = append(all, text)
 		}
 	}
+	each(t, name, func(n ast.Node) {
+		of, ok := n.(*ast.CompositeLit)
+		if !ok {
+			return
+		}
+		if kind, ok := of.Type.(*ast.Ident); ok && kind.Name == "callError" && len(of.Elts) > 0 {
+			if text := textOf(of.Elts[len(of.Elts)-1]); text != "…" {
+				all = append(all, text)
+			}
+		}
+	})
 	return append(all, returned(t, name)...)
+}
+
+// textOf is a text as users read it, with an ellipsis for each part that is not a literal.
+func textOf(e ast.Expr) string {
+	if text, ok := literal(e, nil); ok {
+		return asRead(text)
+	}
+	if sum, ok := e.(*ast.BinaryExpr); ok {
+		return textOf(sum.X) + textOf(sum.Y)
+	}
+	return "…"
 }
 
 // returned are the texts that methods named Error begin or end with.

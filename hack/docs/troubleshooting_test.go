@@ -35,7 +35,7 @@ func TestTroubleshooting(t *testing.T) {
 		"A node was found, and binding failed": slices.Concat(
 			texts(t, "pkg/scheduling/plan"),
 			without(t, slices.Concat(
-				errorsOf(t, "pkg/scheduling/binder/errors.go"), errorsOf(t, "pkg/scheduling/volumecache/attempt"), errorsOf(t, "pkg/scheduling/volumetopology/reserve.go"),
+				errorsOf(t, "pkg/scheduling/binder/errors.go"), errorsOf(t, "pkg/scheduling/binder/wait.go"), errorsOf(t, "pkg/scheduling/volumecache/attempt"), errorsOf(t, "pkg/scheduling/volumetopology/reserve.go"),
 			), binderInternal, "binding"),
 		),
 	} {

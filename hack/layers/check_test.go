@@ -150,7 +150,7 @@ func TestCheck(t *testing.T) {
 		"the scheduler of several minors, in a plugin": {
 			file:    "pkg/scheduling/volumetopology/plugin.go",
 			imports: []string{"stowage.dev/kubecompat/plugin", "stowage.dev/kubecompat/scheduler"},
-			want: []string{"pkg/scheduling/volumetopology/plugin.go: stowage.dev/kubecompat/scheduler must not be imported: " +
+			want: []string{"pkg/scheduling/volumetopology/plugin.go imports stowage.dev/kubecompat/scheduler: " +
 				"plugins are written against k8s.io/kube-scheduler/framework; only cmd/scheduler and pkg/apis/config/scheme import the scheduler itself"},
 		},
 		"the framework in the cache": {

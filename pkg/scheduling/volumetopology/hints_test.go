@@ -14,6 +14,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	compat "stowage.dev/kubecompat/plugin"
+
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 

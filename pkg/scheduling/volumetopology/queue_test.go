@@ -20,6 +20,7 @@ import (
 
 	compat "stowage.dev/kubecompat/plugin"
 	compatscheduler "stowage.dev/kubecompat/scheduler"
+
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 

@@ -115,7 +115,9 @@ func (b *bench) mount(args ...string) string {
 	point := b.folder(args[len(args)-1])
 	args[len(args)-1] = point
 	b.run(append([]string{"mount"}, args...)...)
-	b.undo("umount", point)
+	// Lazily: a loop device over a file of the mount stays attached after losetup -d while another
+	// process has it open, as those that search for users of a disk do.
+	b.undo("umount", "--lazy", point)
 	return point
 }
 

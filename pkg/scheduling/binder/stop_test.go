@@ -259,7 +259,8 @@ func TestSettle(t *testing.T) {
 		cancel()
 		b.Shutdown(t.Context())
 		writes := len(c.log())
-		if len(done) != len(calls) || c.state("a", "pv-a") != " Pending free Available" {
+		synctest.Wait() // the calls' goroutines have still to return
+		if len(c.log()) != writes || len(done) != len(calls) || c.state("a", "pv-a") != " Pending free Available" {
 			t.Errorf("%d of %d calls have returned, state %q; writes %v", len(done), len(calls), c.state("a", "pv-a"), c.log())
 		}
 		if err := b.Bind(ctx, c.plan("b=pv-b")); !errors.Is(err, context.Canceled) || len(c.log()) != writes {

@@ -24,7 +24,7 @@ const olderKubernetes, newerKubernetes = "1.36", "1.37"
 func TestClusterUpgrade(t *testing.T) {
 	campaign.Begin(t)
 	if !campaign.Scale(false, true) || os.Getenv(cluster.KubeEnv) != olderKubernetes {
-		t.Skipf("needs two control planes: %s=%s make soak RUN=faults.TestClusterUpgrade", cluster.KubeEnv, olderKubernetes)
+		t.Skipf("needs two control planes: make soak KUBE=%s RUN=faults.TestClusterUpgrade", olderKubernetes)
 	}
 	e := fixture.New(t)
 	e.Timeout = waitTimeout

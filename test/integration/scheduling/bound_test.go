@@ -12,8 +12,9 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// bindTo binds a new claim to a new volume on a node of the Env, as after a pod
-// that was deleted.
+// bindTo binds a new claim to a new volume on a node of the Env, as after a pod that was
+// deleted. Both phases are Bound: a volume whose phase is still Available loses its finalizer
+// when it is deleted.
 func bindTo(e *fixture.Env, claim, node string) {
 	e.T.Helper()
 	e.CreatePVs(e.LocalPV("of-"+claim, node))
@@ -21,6 +22,7 @@ func bindTo(e *fixture.Env, claim, node string) {
 	first := e.CreatePod(e.Pod("first-" + claim).PVC(claim))
 	e.WaitScheduled(first, node)
 	e.WaitBound(claim, "of-"+claim)
+	e.WaitPV("of-"+claim, "Bound", func(v *v1.PersistentVolume) bool { return v.Status.Phase == v1.VolumeBound })
 	e.DeletePod(first)
 }
 

@@ -19,6 +19,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 )
 
+// RescoresNode is whether the scheduler, in batches of similar pods, reuses a result while the node
+// that it chose fits the next pod too; if not, only when that node is full. For tests.
+const RescoresNode = false
+
 // NameInformers does nothing: informers have no names before Kubernetes 1.37.
 func NameInformers(*options.Options, string) (release func(), err error) {
 	return func() {}, nil

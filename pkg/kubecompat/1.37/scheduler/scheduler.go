@@ -20,6 +20,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 )
 
+// RescoresNode is whether the scheduler, in batches of similar pods, reuses a result while the node
+// that it chose fits the next pod too; if not, only when that node is full. For tests.
+const RescoresNode = true
+
 // NameInformers makes the metrics of the scheduler's informers carry a name, which must be unique
 // in the process until release is called.
 func NameInformers(opts *options.Options, name string) (release func(), err error) {

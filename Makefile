@@ -14,11 +14,15 @@ export GOTOOLCHAIN := local
 # The minors of Kubernetes that the scheduler is built for. That of go.mod is the last one; the others have a module
 # file, go-1.36.mod. Commands that do not contain the scheduler are one build for all.
 KUBES := $(sort $(patsubst pkg/kubecompat/%/go.mod,%,$(wildcard pkg/kubecompat/*/go.mod)))
+ASKED := $(KUBE)
 override KUBE := $(or $(KUBE),$(lastword $(KUBES)))
 ifneq ($(words $(KUBE)) $(filter $(KUBE),$(KUBES)),1 $(KUBE))
 $(error KUBE=$(KUBE): the scheduler is built for Kubernetes $(subst $() ,$(comma) ,$(KUBES)))
 endif
 MODFILE := $(if $(filter-out $(lastword $(KUBES)),$(KUBE)),-modfile=go-$(KUBE).mod)
+ifneq ($(and $(MODFILE),$(filter bench-scheduler-perf,$(MAKECMDGOALS))),)
+$(error KUBE=$(KUBE): bench-scheduler-perf contains scheduler_perf of Kubernetes $(lastword $(KUBES)), and works with no other)
+endif
 # Which control plane tests run.
 export STOWAGE_KUBE := $(KUBE)
 # Of a binary: is it the scheduler, the module file that it is built by, and its version.
@@ -36,6 +40,7 @@ stamp = -X k8s.io/component-base/version.gitVersion=$1 \
   -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$1))
 
 RUN      ?=
+PACKAGES ?= ./test/...
 COUNT    ?=
 TIMEOUT  ?= 45m
 FUZZ     ?=
@@ -51,6 +56,7 @@ BASE     ?=
 PUSH     ?=
 ARCHIVES ?= bin/images
 PLATFORMS ?= linux/$(shell go env GOARCH)
+SUITE    ?=
 
 # Packages with unit tests: of test/, those that need no control plane; for another minor than that of go.mod, what the
 # scheduler contains.
@@ -145,16 +151,22 @@ test-fuzz: ## Every Fuzz function in turn; FUZZTIME=20s each, FUZZ=regexp
 
 # Tests of clusters and disks mostly wait, so two packages run at the same time. Benchmarks measure, so they run alone.
 .PHONY: test-integration
-test-integration: control-plane ## Tests against a real control plane; RUN=regexp COUNT=n TIMEOUT=45m KUBE=1.36
-	@mkdir -p bin/events; timeout=$$($(STRETCH) $(TIMEOUT)); all=$$(go list ./test/... | grep -v /test/e2e | grep -vxF "$$(go list $(UNIT))"); \
-	gotest() { go test $(MODFILE) -json "$$@" -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' || failed=$$?; }; \
-	{ gotest -p=2 $$(grep -v /test/perf/ <<<"$$all"); KUBE_CACHE_MUTATION_DETECTOR=true gotest -p=1 $$(grep /test/perf/ <<<"$$all"); exit $${failed:-0}; } | tee $(EVENTS) | { $(TESTS); } $(BUDGETS)
+test-integration: control-plane ## Tests against a real control plane; RUN=regexp PACKAGES=./test/... COUNT=n TIMEOUT=45m KUBE=1.36
+	@mkdir -p bin/events; timeout=$$($(STRETCH) $(TIMEOUT)); all=$$(go list $(PACKAGES) | grep -v /test/e2e | grep -vxF "$$(go list $(UNIT))"); \
+	gotest() { local packages; packages=$$(grep "$$@" <<<"$$all") || return 0; \
+	  go test $(MODFILE) -json -p=$${p:-1} -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' $$packages || failed=$$?; }; \
+	{ p=2 gotest -v /test/perf/; KUBE_CACHE_MUTATION_DETECTOR=true gotest /test/perf/; exit $${failed:-0}; } | tee $(EVENTS) | { $(TESTS); } $(BUDGETS)
 
 .PHONY: e2e
 e2e: ## Tests on real kubelets and containerd (root, Debian packages); RUN=regexp COUNT=n TIMEOUT=45m KUBE=1.36
 	@go run ./hack/requirements e2e
 	@mkdir -p bin/events; timeout=$$($(STRETCH) $(TIMEOUT)) && $(MAKE) control-plane images && bin/tools/cluster build -real && \
 	  go test $(MODFILE) -json -p=1 -parallel=4 -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' ./test/e2e/... | tee $(EVENTS) | { $(TESTS); } $(BUDGETS)
+
+.PHONY: matrix
+matrix: ## All suites on all minors, 2 hours, recorded in docs/compatibility.md; KUBE=1.36 SUITE=test-integration: one of them
+	@go build -v -o bin/tools/matrix ./hack/matrix 2>&1 | $(PROGRESS)
+	@bin/tools/matrix -kube='$(ASKED)' -suite='$(SUITE)'
 
 .PHONY: soak
 soak: control-plane ## The long campaigns in full strength, an hour or more; RUN=regexp TIMEOUT=45m for each: docs/soak.md

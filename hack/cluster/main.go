@@ -6,6 +6,7 @@
 //
 //	go run ./hack/cluster build          builds the binaries, once per version
 //	go run ./hack/cluster build -real    and those of real nodes
+//	go run ./hack/cluster build -cached  fails if a binary does not exist
 //	go run ./hack/cluster up             runs a cluster until Ctrl-C
 //	go run ./hack/cluster up -real=3     runs one with real nodes, as root
 //
@@ -49,16 +50,21 @@ func run(ctx context.Context, args []string) error {
 		}
 		return up(ctx, o)
 	}
-	return errors.New("usage: cluster build [-real] | cluster up [flags]; cluster up -h lists the flags")
+	return errors.New("usage: cluster build [-real] [-cached] | cluster up [flags]; cluster up -h lists the flags")
 }
 
 func build(ctx context.Context, args []string) error {
-	nodes := len(args) == 1 && args[0] == "-real"
-	if len(args) > 0 && !nodes {
-		return errors.New("usage: cluster build [-real]")
+	flags := flag.NewFlagSet("cluster build", flag.ContinueOnError)
+	nodes := flags.Bool("real", false, "build the programs of real nodes too")
+	cached := flags.Bool("cached", false, "build nothing: fail if a binary does not exist")
+	if err := flags.Parse(args); err != nil {
+		return err
 	}
-	o := cluster.BuildOptions{Progress: os.Stderr}
-	if _, err := cluster.Build(ctx, o); err != nil || !nodes {
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	o := cluster.BuildOptions{Progress: os.Stderr, Cached: *cached}
+	if _, err := cluster.Build(ctx, o); err != nil || !*nodes {
 		return err
 	}
 	_, err := cluster.BuildNode(ctx, o)

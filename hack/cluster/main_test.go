@@ -50,7 +50,7 @@ func TestParse(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{"no command": nil, "an unknown command": {"down"}, "build takes one flag": {"build", "all"}} {
+	for name, args := range map[string][]string{"no command": nil, "an unknown command": {"down"}, "build takes flags only": {"build", "all"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if err := run(t.Context(), args); err == nil {

@@ -5,7 +5,6 @@
 package minors
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -36,18 +35,25 @@ func minors(t *testing.T) []string {
 	return modules
 }
 
-// TestOtherMinors: make refuses a minor that the scheduler is not built for with one line, which
-// names all that it is built for.
-func TestOtherMinors(t *testing.T) {
+// TestRefusals: make refuses a minor that the scheduler or the target is not built for with one
+// line, which names those that work.
+func TestRefusals(t *testing.T) {
 	t.Parallel()
-	all := strings.Join(minors(t), ", ")
+	all := minors(t)
+	newest := all[len(all)-1]
+	tests := map[string]string{ // by arguments of make
+		"bench-scheduler-perf KUBE=" + all[0]: "KUBE=" + all[0] + ": bench-scheduler-perf contains scheduler_perf of Kubernetes " + newest + ", and works with no other.",
+	}
 	for _, asked := range []string{"1.34", "1.99", "v1.36", "1.36.3", "1.35 1.36", "%"} {
-		command := exec.CommandContext(t.Context(), "make", "-C", top, "--no-print-directory", "build", "KUBE="+asked)
+		tests["build KUBE="+asked] = "KUBE=" + asked + ": the scheduler is built for Kubernetes " + strings.Join(all, ", ") + "."
+	}
+	for arguments, want := range tests {
+		target, variable, _ := strings.Cut(arguments, " ")
+		command := exec.CommandContext(t.Context(), "make", "-C", top, "--no-print-directory", target, variable)
 		command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS") })
 		out, err := command.CombinedOutput()
-		want := fmt.Sprintf("KUBE=%s: the scheduler is built for Kubernetes %s.", asked, all)
 		if err == nil || !strings.Contains(string(out), want) || strings.Count(string(out), "\n") != 1 {
-			t.Errorf("KUBE=%s: error %v, output %q; want the line %q", asked, err, out, want)
+			t.Errorf("make %s: error %v, output %q; want the line %q", arguments, err, out, want)
 		}
 	}
 }

@@ -65,6 +65,8 @@ type NodeBinaries struct {
 type BuildOptions struct {
 	// Progress receives one line per slow step; nil discards them.
 	Progress io.Writer
+	// Cached makes it an error if a binary of Kubernetes, etcd or kwok has to be built.
+	Cached bool
 }
 
 // Build builds the control plane's binaries, unless they exist already: those of the version that
@@ -142,6 +144,9 @@ func (b *Binaries) kwokTargets() []target {
 func (m module) build(ctx context.Context, o BuildOptions, targets []target) error {
 	if len(m.locate(targets)) == 0 {
 		return nil
+	}
+	if o.Cached {
+		return fmt.Errorf("%s %s is not complete in %s", m.product, m.version, m.cache)
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard

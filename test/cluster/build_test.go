@@ -123,6 +123,9 @@ func TestBuildFindsFinishedBinaries(t *testing.T) {
 	if missing := len(kubernetes.locate(none.targets())) + len(kwok.locate(none.kwokTargets())); missing != 5 {
 		t.Errorf("%d binaries are missing from an empty cache, want 5", missing)
 	}
+	if _, err := Build(t.Context(), BuildOptions{Cached: true}); err == nil || !strings.Contains(err.Error(), "is not complete in "+kubernetes.cache) {
+		t.Errorf("with an empty cache: %v, want an error that names its folder", err)
+	}
 	for _, dir := range []string{kubernetes.cache, kwok.cache} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)

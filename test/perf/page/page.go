@@ -48,22 +48,24 @@ func Fill(root, page string) (string, error) {
 		return "", err
 	}
 	for _, t := range tables {
-		if page, err = between(page, t.name, t.write(set)); err != nil {
-			return "", err
+		before, _, after, err := Split(page, t.name)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", Path, err)
 		}
+		page = before + t.write(set) + after
 	}
 	return page, nil
 }
 
-// between replaces what is between the comments of a table.
-func between(page, name, text string) (string, error) {
+// Split splits a page at the comments of a table, which before and after contain.
+func Split(page, name string) (before, table, after string, err error) {
 	begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
 	before, rest, found := strings.Cut(page, begin)
-	_, after, ended := strings.Cut(rest, end)
+	table, after, ended := strings.Cut(rest, end)
 	if !found || !ended {
-		return "", fmt.Errorf("%s has no table between %q and %q", Path, strings.TrimSpace(begin), end)
+		return "", "", "", fmt.Errorf("no table between %q and %q", strings.TrimSpace(begin), end)
 	}
-	return before + begin + text + end + after, nil
+	return before + begin, table, end + after, nil
 }
 
 // Table is a table in Markdown. The first words columns have names, the others figures.

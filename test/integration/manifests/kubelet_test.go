@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -86,6 +87,9 @@ func (k *kubelet) sync(pod *corev1.Pod) {
 			k.running.Go(func() { k.run(ctx, pod) })
 		}
 	case pod.Status.Phase == corev1.PodPending:
+		if image := pod.Spec.Containers[0].Image; strings.Contains(image, "scheduler") && !strings.HasSuffix(image, ":"+schedulerTag(minor())) {
+			k.t.Errorf("pod %s has image %s on Kubernetes %s", pod.Name, image, minor())
+		}
 		k.report(ctx, pod, corev1.PodRunning)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/operatorkinds"
 )
 
@@ -148,8 +149,8 @@ func TestKustomizations(t *testing.T) {
 				if o.GetLabels()["app.kubernetes.io/part-of"] != "stowage" {
 					t.Errorf("%s has no label app.kubernetes.io/part-of", name(o))
 				}
-				if o.GetKind() == "SecurityContextConstraints" {
-					continue // OpenShift's
+				if !served(o) {
+					continue
 				}
 				if err := cluster.Apply(t.Context(), admin, o, metav1.DryRunAll); err != nil {
 					t.Error(err)
@@ -169,7 +170,7 @@ func TestImages(t *testing.T) {
 				command, tag, _ := strings.Cut(command, ":")
 				want := "dev"
 				if command == "scheduler" {
-					want = "dev-kube" + newestMinor(t)
+					want = schedulerTag(newestMinor(t))
 				}
 				if _, err := os.Stat(filepath.Join(top, "cmd", command)); !ok || tag != want || err != nil {
 					t.Errorf("%s: image %s: %v", name(o), image, err)
@@ -178,6 +179,12 @@ func TestImages(t *testing.T) {
 		}
 	}
 }
+
+// schedulerTag is the tag of the scheduler's image that is built for a minor of Kubernetes.
+func schedulerTag(minor string) string { return "dev-kube" + minor }
+
+// minor is that of the tests' API servers.
+func minor() string { return fixture.DefaultConfig().Binaries.Minor }
 
 // newestMinor is the minor of Kubernetes that the scheduler is built for by default.
 func newestMinor(t *testing.T) string {

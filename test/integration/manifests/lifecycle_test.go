@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -133,11 +134,15 @@ func TestHelm(t *testing.T) {
 	s.checkNothingLeft(false)
 }
 
-// TestManifests: the same by kustomize.
+// TestManifests: the same by kustomize, with the scheduler's tag of the cluster's minor.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	objects := installOrder(kustomize(t, "overlays/default"))
+	built, err := command(t, tools.kustomize, "build", filepath.Join(files, "overlays/default"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := installOrder(parse(t, strings.ReplaceAll(built, schedulerTag(newestMinor(t)), schedulerTag(minor()))))
 	s.apply(objects)
 	s.waitDaemonSet()
 	volumes := s.makeWorkload()

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/integration/fixture"
 )
 
 // object is one that is installed.
@@ -42,6 +43,13 @@ func byName(t *testing.T, objects []object) map[string]object {
 		found[name(o)] = o
 	}
 	return found
+}
+
+// served reports whether the tests' API server has the object's kind: not that of OpenShift, and
+// before Kubernetes 1.36 no policies of the shipped version.
+func served(o object) bool {
+	policy := strings.HasPrefix(o.GetKind(), "MutatingAdmissionPolicy")
+	return o.GetKind() != "SecurityContextConstraints" && (!policy || o.GetAPIVersion() == fixture.PolicyVersion())
 }
 
 // as converts an object.

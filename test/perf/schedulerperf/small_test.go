@@ -23,6 +23,13 @@ func TestSmallWorkloads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	upstream, err := moduleDir(t.Context(), kubernetesModule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(filepath.Base(upstream), "@v"+binaries.Minor+".") {
+		t.Skipf("the benchmark contains %s, and this is Kubernetes %s", filepath.Base(upstream), binaries.Minor)
+	}
 	binary, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -152,7 +152,8 @@ test-fuzz: ## Every Fuzz function in turn; FUZZTIME=20s each, FUZZ=regexp
 # Tests of clusters and disks mostly wait, so two packages run at the same time. Benchmarks measure, so they run alone.
 .PHONY: test-integration
 test-integration: control-plane ## Tests against a real control plane; RUN=regexp PACKAGES=./test/... COUNT=n TIMEOUT=45m KUBE=1.36
-	@mkdir -p bin/events; timeout=$$($(STRETCH) $(TIMEOUT)); all=$$(go list $(PACKAGES) | grep -v /test/e2e | grep -vxF "$$(go list $(UNIT))"); \
+	@mkdir -p bin/events; timeout=$$($(STRETCH) $(TIMEOUT)); \
+	all=$$(go list $(PACKAGES) | grep -v /test/e2e | grep -vxF "$$(go list $(UNIT))") || { echo 'PACKAGES=$(PACKAGES): must have integration tests, as ./test/... has' >&2; exit 1; }; \
 	gotest() { local packages; packages=$$(grep "$$@" <<<"$$all") || return 0; \
 	  go test $(MODFILE) -json -p=$${p:-1} -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' $$packages || failed=$$?; }; \
 	{ p=2 gotest -v /test/perf/; KUBE_CACHE_MUTATION_DETECTOR=true gotest /test/perf/; exit $${failed:-0}; } | tee $(EVENTS) | { $(TESTS); } $(BUDGETS)

@@ -123,7 +123,7 @@ func test(version, suite string) (result, error) {
 		return result{}, err
 	}
 	// All tests, whatever this command was called with.
-	command := exec.CommandContext(context.Background(), "make", suite, "KUBE="+minor(version), "COUNT=1", "RUN=")
+	command := exec.CommandContext(context.Background(), "make", suite, "KUBE="+minor(version), "COUNT=1", "RUN=", "PACKAGES=./test/...")
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	fmt.Printf("\n==> %s\n", strings.Join(command.Args, " "))
 	begin := time.Now()

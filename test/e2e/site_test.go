@@ -119,7 +119,8 @@ func remove(e *frame.Env, pod string) {
 	}
 }
 
-// gone waits until a pod is deleted, and all that kubelet had mounted for it is unmounted.
+// gone waits until a pod is deleted. kubelet has unmounted its volumes then, but perhaps not their
+// devices.
 func gone(e *frame.Env, pod string) {
 	e.T.Helper()
 	e.WaitGone("pod/" + pod)

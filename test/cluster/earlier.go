@@ -18,7 +18,7 @@ import (
 // beside those of this tree.
 const Earlier = "cb26a981b990238a54d01d2291cf5605e7d1fb19"
 
-// ErrNoCommit is returned by BuildEarlier in a clone without the history.
+// ErrNoCommit is returned by BuildEarlier and EarlierManifests in a clone without the history.
 var ErrNoCommit = errors.New("this clone does not have the commit: run git fetch --unshallow")
 
 // BuildEarlier builds a command of this repository, such as "stowage.dev/stowage/cmd/scheduler",
@@ -48,8 +48,8 @@ func BuildEarlier(ctx context.Context, o BuildOptions, pkg string) (_ string, er
 	if _, err := os.Stat(out); err == nil {
 		return out, nil
 	}
-	if err := exec.CommandContext(ctx, "git", "-C", src.root, "cat-file", "-e", Earlier+"^{commit}").Run(); err != nil {
-		return "", errors.Join(ErrNoCommit, err)
+	if err := src.hasEarlier(ctx); err != nil {
+		return "", err
 	}
 	sources := filepath.Join(dir, "sources")
 	if err := os.RemoveAll(sources); err != nil { // of a build that was killed
@@ -66,4 +66,27 @@ func BuildEarlier(ctx context.Context, o BuildOptions, pkg string) (_ string, er
 		}
 	}
 	return out, buildJob{module: sources, pkg: pkg, out: out, label: name + " of an earlier commit", progress: o.Progress}.build(ctx)
+}
+
+// EarlierManifests writes the folder manifests of commit Earlier into a folder, which exists.
+func EarlierManifests(ctx context.Context, dir string) error {
+	src, err := findSources()
+	if err != nil {
+		return err
+	}
+	if err := src.hasEarlier(ctx); err != nil {
+		return err
+	}
+	const extract = `set -o pipefail; git -C "$1" archive "$2" manifests | tar -x -C "$3"`
+	if text, err := exec.CommandContext(ctx, "bash", "-c", extract, "bash", src.root, Earlier, dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("extract the manifests of commit %.10s: %w: %s", Earlier, err, text)
+	}
+	return nil
+}
+
+func (s sources) hasEarlier(ctx context.Context) error {
+	if err := exec.CommandContext(ctx, "git", "-C", s.root, "cat-file", "-e", Earlier+"^{commit}").Run(); err != nil {
+		return errors.Join(ErrNoCommit, err)
+	}
+	return nil
 }

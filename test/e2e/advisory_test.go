@@ -23,6 +23,7 @@ var advised = frame.NewSite(install.Options(withExtender("advisory")))
 // TestAdvisory: stock kube-scheduler binds volumes itself, and calls the extender too.
 func TestAdvisory(t *testing.T) {
 	t.Parallel()
+	needsPolicies(t)
 	e := advised.New(t)
 	// All replicas answer, so that the rollout ends.
 	e.Kubectl("--namespace=kube-system", "rollout", "status", "deployment/stowage-extender")
@@ -38,6 +39,7 @@ func TestAdvisory(t *testing.T) {
 // flush requeues the pod. The test's log has the time.
 func TestAdvisoryCountsCapacity(t *testing.T) {
 	t.Parallel()
+	needsPolicies(t)
 	e := advised.New(t)
 	class, driver := e.Name("counted"), e.Name("driver")
 	_, err := e.Client.StorageV1().CSIDrivers().Create(e.Context, builders.MakeCSIDriver(driver).StorageCapacity(true).Obj(), metav1.CreateOptions{})

@@ -50,6 +50,7 @@ func TestFence(t *testing.T) {
 		{"the superblock is missing", save + fmt.Sprintf(zeroSuper, device), device, restore},
 	} {
 		t.Log(hazard.name)
+		closed(e, n, device)
 		on(e, n, hazard.damage)
 		waitLink(e, "one", pv.Name, stowage.LinkWithheld)
 		before := on(e, n, "sha256sum <"+hazard.on)
@@ -116,10 +117,19 @@ func TestWithoutFence(t *testing.T) {
 	e.Create(claim)
 	finish(e, by(ours, e.Shell("first", writeSecret, "volume")))
 	gone(e, "first")
+	closed(e, n, device)
 	on(e, n, fmt.Sprintf(zeroSuper, device))
 	if got, _ := finish(e, by(ours, e.Shell("next", readSecret+" 2>/dev/null || echo lost", "volume"))); got != "lost\n" {
 		t.Errorf("the pod reads %q: kubelet does not format the device of a bound volume any more, so the fence is not needed", got)
 	}
+}
+
+// closed returns when a node has unmounted the device of a volume whose pods are deleted. The kernel
+// writes the superblock only after the mount has disappeared, and has another mount wait for that.
+func closed(e *frame.Env, n *realnode.Node, device string) {
+	e.T.Helper()
+	e.Do(n.WaitUnmounted(e.Context, device))
+	on(e, n, fmt.Sprintf("unshare --mount sh -c 'mount %s /mnt && umount /mnt'", device))
 }
 
 // waitLink waits until the report of a node shows the state of a volume's link.

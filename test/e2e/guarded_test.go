@@ -122,6 +122,7 @@ func TestProvisionersKeepToTheirNode(t *testing.T) {
 // name no scheduler are placed by ours. Others are not changed.
 func TestSchedulerByLabel(t *testing.T) {
 	t.Parallel()
+	needsPolicies(t)
 	e := site.New(t)
 	plug(e, "one", realnode.Disk{Kind: realnode.Ext4, Path: slot("labelled", "disk"), Size: 16 << 20})
 	published(e, "one", slot("labelled", "disk"))

@@ -131,10 +131,11 @@ func newHelm(s *empty, helm string) func(args ...string) string {
 	}
 }
 
-// nextOverlay is an overlay of the default with images of tag dev2.
-func (s *empty) nextOverlay() string {
+// overlay is an overlay of the default with images of a tag. The manifests themselves name the
+// scheduler of the newest minor of Kubernetes.
+func (s *empty) overlay(tag string) string {
 	s.T.Helper()
-	dir := filepath.Join(s.Cluster.Folder(), "next")
+	dir := filepath.Join(s.Cluster.Folder(), "overlay-"+tag)
 	s.Do(os.Mkdir(dir, 0o755))
 	base, err := filepath.Abs(manifests + "overlays/default")
 	s.Do(err)
@@ -142,9 +143,9 @@ func (s *empty) nextOverlay() string {
 	s.Do(err)
 	var images []map[string]string
 	for _, part := range parts {
-		tag, err := install.ImageTag(part, "dev2")
+		newTag, err := install.ImageTag(part, tag)
 		s.Do(err)
-		images = append(images, map[string]string{"name": "stowage.dev/" + part, "newTag": tag})
+		images = append(images, map[string]string{"name": "stowage.dev/" + part, "newTag": newTag})
 	}
 	data, err := yaml.Marshal(map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",

@@ -15,12 +15,12 @@ import (
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	s := newEmpty(t)
-	s.kubectl("apply", "--server-side", "-k", manifests+"overlays/default")
+	s.kubectl("apply", "--server-side", "-k", s.overlay("dev"))
 	s.rolledOut("stowage.dev", "dev")
 	s.useVolume("early", 3)
 
 	before := s.look("early")
-	s.kubectl("apply", "--server-side", "-k", s.nextOverlay())
+	s.kubectl("apply", "--server-side", "-k", s.overlay("dev2"))
 	s.rolledOut("stowage.dev", "dev2")
 	s.same(before, s.look("early"))
 	s.useVolume("late", 2)

@@ -6,6 +6,7 @@ package e2e
 import (
 	"maps"
 	"path/filepath"
+	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,19 +34,33 @@ var classes = append([]install.Class{
 	class("labelled", nil),
 }, losable...)
 
-// site is a cluster with all of Stowage on three nodes, including monitors and the policy for
-// labelled namespaces, which tests share. Each test has its own class there, and the nodes'
+// site is a cluster with all of Stowage on three nodes, including monitors and, where it is served, the
+// policy for labelled namespaces, which tests share. Each test has its own class there, and the nodes'
 // folder for it. Folders that become volumes are in a file system of their node: the machine's has
 // the files of all nodes' disks, by which it is in use.
 var site = frame.NewSite(install.Options(install.Config{
-	Folders: []string{"overlays/monitored"},
-	Before:  installOperatorKinds,
+	Folders:         []string{"overlays/monitored"},
+	WithoutPolicies: []string{"overlays/default", "monitoring"},
+	Before:          installOperatorKinds,
 	Nodes: []realnode.NodeSpec{
 		frame.Node("one"), frame.Node("two"),
 		frame.Node("three", realnode.Disk{Kind: realnode.Ext4, Path: slot("folders"), Size: 64 << 20}),
 	},
 	Classes: classes,
 }))
+
+// needsPolicies skips a test of our MutatingAdmissionPolicies on an API server that does not serve
+// their version. It asks the cluster without Stowage: they cannot be installed there.
+func needsPolicies(t *testing.T) {
+	t.Helper()
+	served, err := install.HasPolicies(frame.New(t).Client.Discovery())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !served {
+		t.Skip("the API server does not serve MutatingAdmissionPolicy of admissionregistration.k8s.io/v1, which Kubernetes has from 1.36 on")
+	}
+}
 
 // class is a class whose folder has its name.
 func class(name string, settings map[string]any) install.Class {
@@ -104,7 +119,8 @@ func remove(e *frame.Env, pod string) {
 	}
 }
 
-// gone waits until a pod is deleted, and all that kubelet had mounted for it is unmounted.
+// gone waits until a pod is deleted. kubelet has unmounted its volumes then, but perhaps not their
+// devices.
 func gone(e *frame.Env, pod string) {
 	e.T.Helper()
 	e.WaitGone("pod/" + pod)

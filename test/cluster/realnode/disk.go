@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 )
 
 // DiskKind is how a disk appears in a node.
@@ -110,6 +112,29 @@ func (n *Node) UnmountDisk(ctx context.Context, path string) error {
 // MountDisk mounts a disk that UnmountDisk unmounted.
 func (n *Node) MountDisk(ctx context.Context, path string) error {
 	return n.change(path, func(a *attached) error { return n.mount(ctx, a) })
+}
+
+// WaitUnmounted returns when no file system of a device, such as /dev/loop0, is mounted on the running
+// node. kubelet unmounts a device some time after the last pod that used it is deleted.
+func (n *Node) WaitUnmounted(ctx context.Context, device string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(device, &st); err != nil {
+		return fmt.Errorf("stat %s: %w", device, err)
+	}
+	file := fmt.Sprintf("/proc/%d/mountinfo", n.pid())
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var failed error
+	err := mounts.Watch(watching, file, func() {
+		table, err := mounts.Read(file)
+		if failed = err; err != nil || len(table.OfDevice(unix.Major(st.Rdev), unix.Minor(st.Rdev))) == 0 {
+			cancel()
+		}
+	})
+	if err := errors.Join(err, failed, ctx.Err()); err != nil {
+		return fmt.Errorf("wait until node %s has unmounted %s: %w", n.Name, device, err)
+	}
+	return nil
 }
 
 // change calls do with the disk at a path, while the node neither starts nor is killed.

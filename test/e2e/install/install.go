@@ -31,7 +31,10 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/yaml"
 
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -54,6 +57,8 @@ const (
 type Config struct {
 	// Folders of manifests, such as "extender/full"; empty: "overlays/default".
 	Folders []string
+	// WithoutPolicies replace Folders where HasPolicies is false; empty: Folders have no such policies.
+	WithoutPolicies []string
 	// Files of manifests that are in no kustomization, such as "controller/cleaning-jobs.yaml".
 	Files []string
 	// Parts whose images nodes have; empty: provisioner, controller and scheduler.
@@ -266,6 +271,15 @@ func Apply(ctx context.Context, on *realnode.Cluster, c Config) error {
 			return err
 		}
 	}
+	if len(c.WithoutPolicies) > 0 {
+		served, err := HasPolicies(on.Client().Discovery())
+		if err != nil {
+			return err
+		}
+		if !served {
+			c.Folders = c.WithoutPolicies
+		}
+	}
 	dir, err := os.MkdirTemp(on.Folder(), "install-")
 	if err != nil {
 		return err
@@ -277,6 +291,16 @@ func Apply(ctx context.Context, on *realnode.Cluster, c Config) error {
 		return fmt.Errorf("install %s: %w", strings.Join(c.folders(), " and "), err)
 	}
 	return RolledOut(ctx, on)
+}
+
+// HasPolicies reports whether the API server serves the version of MutatingAdmissionPolicy that the
+// manifests have. Kubernetes before 1.36 has at most its beta.
+func HasPolicies(client discovery.ServerResourcesInterface) (bool, error) {
+	served, err := client.ServerResourcesForGroupVersion(admissionregistrationv1.SchemeGroupVersion.String())
+	if err != nil {
+		return false, fmt.Errorf("list the resources that the API server serves: %w", err)
+	}
+	return slices.ContainsFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Kind == "MutatingAdmissionPolicy" }), nil
 }
 
 // MakeFolders makes the folders of classes on a node. A node that is added later needs them

@@ -243,6 +243,15 @@ def methods():
     )
 
 
+def formatting():
+    numbers = ["42", "-7", "0", "2.5", "-0.001", "123456789", "1e20", "100000.0", "1234567.0", "true"]
+    yield from product("{{ '[%$1]' % $2 }}", ["d", "5d", "05d", "-5d", "+d", " d", "x", "X", "o", "i", "08x", "f", ".2f", "08.3f", "e", ".0f", "g", ".3g", "10.1e", "G", "s", "6s"], numbers)
+    yield from prints(
+        "'%s' % s", "'%20s|' % s", "'%-20s|' % s", "'%.3s|' % s", "'%10.3s|' % s", "'%05s' % s", "'%s-%s' % (s, i)", "'%s' % (s, i)", "'%s %s' % s", "'%d%%' % 5", "'%%' % ()", "'%' % 5", "'%5' % 5", "'%z' % 5", "'%d' % 'a'", "'%x' % 2.5", "'%s' % missing", "'%s' % 'é✓'", "'%5s|' % '✓'",
+        "'%03d'|format(i)", "'%s, %s!'|format(s, i)", "'%s'|format", "'x'|format", "'x'|format(1)", "'pvc-%s'|format(pvc.metadata.uid)", "i|format", "'%.1fGi'|format(capacity / 1073741824)", "'%d' % 1e30", "'%*d' % (5, 1)", "'%+5.1f' % f", "'%u' % 7", "'%F' % 1.5", "'%E' % 12345.678", "'%G' % 1e-10", "'%g' % 0.0001", "'%g' % 0.00001", "'%g' % 1e6", "'%g' % 123456", "'%.10g' % 0.1", "'% 5d|' % 3", "'%-05d|' % 3", "'%+05d' % 3", "'%5%|' % ()", "'a%sb%sc' % (1, 2)", "'%s' % ''", "'' % ()",
+    )
+
+
 def different():
     """Where the package differs on purpose, besides templates of other groups: differences_test.go has the reasons."""
     yield from [
@@ -257,7 +266,7 @@ def different():
         "{{ 'ß'|upper }}", "{{ 'ß'|capitalize }}", "{{ 'ΑΣ'|lower }}", "{{ '\\N{BULLET}' }}", "{{ '\\é' }}", "{{ '\\ud800'|length }}",
         "{{ 1 is sameas 1 }}|x", "{{ 'x' is escaped }}|x", "{{ 'a'|safe }}", "{{ 'a'|e }}", "{{ s|truncate(5) }}", "{{ s|wordcount }}", "{{ l|batch(2)|list|tojson }}", "{{ 's %s'|format(1) }}", "{{ s|center(20) }}", "{{ users|groupby('age')|length }}", "{{ lipsum(n=1)|length > 1 and 'x' }}", "{% set j = joiner('|') %}{{ j() }}",
         "{{ range(*[3])|length }}", "{{ dict(**{'a': 1})|length }}", "{{ l[0, 1]|d('x') }}", "{{ m[] is defined and 1 }}|x", "{{ (m['items'])() }}", "{{ m.b['items']()|list|tojson }}", "{{ (t and s)|nosuch if no else 1 }}", "{{ (l|map('nosuch'))|d(1) and 1 }}", "{{ m.b.get([1]) }}", "{{ ([1] in m)|tojson }}", "{{ [[1]]|unique|list|length }}", "{{ ([1, 'a']|map('abs'))|first }}",
-        "{{ [1,2,3] is sequence and 1 }}", "{{ range(200000)|length }}", "{{ ('a' * 10000000)|length }}", "{{ 42|round(401) }}", "{{ 1.5|round(401) }}",
+        "{{ [1,2,3] is sequence and 1 }}", "{{ range(200000)|length }}", "{{ ('a' * 10000000)|length }}", "{{ 42|round(401) }}", "{{ 1.5|round(401) }}", "{{ '%.3d' % 5 }}", "{{ '%r' % 5 }}", "{{ '%c' % 65 }}", "{{ '%#x' % 255 }}", "{{ '%(a)s' % {'a': 1} }}", "{{ '%(a)s'|format(a=1) }}", "{{ '%f' % (1e308 * 10) }}", "{{ '%s' % [1] }}", "{{ '%s' % t }}", "{{ '%1001d' % 5 }}", "{{ '%ld' % 5 }}",
     ]
 
 
@@ -270,7 +279,7 @@ def examples():
 
 def main():
     seen = set()
-    for group in (literals, operators, subscripts, filters, serialization, tests, statements, whitespace, undefined, methods, different, examples):
+    for group in (literals, operators, subscripts, filters, serialization, tests, statements, whitespace, undefined, methods, formatting, different, examples):
         for template in group():
             if template not in seen:
                 seen.add(template)

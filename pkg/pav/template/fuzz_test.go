@@ -4,10 +4,12 @@
 package template
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // FuzzExecute requires that no template panics, changes its variables, or outruns its budget: in
@@ -18,6 +20,7 @@ func FuzzExecute(f *testing.F) {
 			f.Add(r.Template)
 		}
 	}
+	before := variables(f)
 	const deadline = 10 * time.Second
 	f.Fuzz(func(t *testing.T, source string) {
 		start := time.Now()
@@ -26,7 +29,7 @@ func FuzzExecute(f *testing.F) {
 			requirePosition(t, err)
 			return
 		}
-		before, values := variables(t), variables(t)
+		values := runtime.DeepCopyJSON(before)
 		budget := &Budget{Steps: 100_000, Bytes: 1 << 20, Depth: 100}
 		result, err := parsed.Execute(Scope{
 			Variables: values, Budget: budget,
@@ -49,7 +52,7 @@ func FuzzExecute(f *testing.F) {
 
 func requirePosition(t *testing.T, err error) {
 	t.Helper()
-	if e, ok := err.(*Error); !ok || e.Line < 1 || e.Column < 1 || e.Message == "" {
+	if e := (*Error)(nil); !errors.As(err, &e) || e.Line < 1 || e.Column < 1 || e.Message == "" {
 		t.Errorf("the error %#v has no position or message", err)
 	}
 }

@@ -79,9 +79,9 @@ func TestErrors(t *testing.T) {
 		"escape":              {`{{ '\x4' }}`, Error{1, 5, `the escape \x needs 2 hexadecimal digits`}},
 		"filter":              {"{{ a|nosuch }}", Error{1, 6, "unknown filter 'nosuch'; the filters are " + names(filters)}},
 		"filter argument": {
-			"{{ a|round(x=1) }}", Error{1, 6, "filter round: has no argument x; the arguments are precision, method"},
+			"{{ a|round(x=1) }}", Error{1, 6, "filter round: no argument has the name x; the arguments are precision, method"},
 		},
-		"too many arguments": {"{{ a|upper(1) }}", Error{1, 6, "filter upper: has 1 arguments; at most 0 are allowed"}},
+		"too many arguments": {"{{ a|upper(1) }}", Error{1, 6, "filter upper: at most 0 arguments are allowed, not 1"}},
 		"test":               {"{{ a is nosuch }}", Error{1, 9, "unknown test 'nosuch'; the tests are " + names(tests)}},
 		"statement": {
 			"a\n  {% macro f() %}", Error{2, 6, "the statement 'macro' is not supported; the statements are for, if, raw and set"},

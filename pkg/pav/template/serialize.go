@@ -116,6 +116,7 @@ var jsonEscapes = map[rune]string{
 }
 
 func (w *jsonWriter) string(text string) {
+	w.read(4 * len(text))
 	var quoted strings.Builder
 	for _, r := range text {
 		switch escaped, ok := jsonEscapes[r]; {

@@ -28,6 +28,8 @@ const (
 	podBytes = 12 << 10
 	// MinBytes is the smallest limit that Encode accepts: a report without texts fits.
 	MinBytes = 512
+	// MaxContainers is how many containers a pod may have for Limit to return MinBytes at least.
+	MaxContainers = podBytes / MinBytes
 )
 
 // Limit returns how many bytes of a container's message the status of a pod keeps. containers are
@@ -94,7 +96,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Encode returns the termination message with r, valid UTF-8 of at most limit bytes. Bytes of r
 // that are not UTF-8 are replaced. If r is too large, Error is shortened to what fits; if that is
-// not enough, problems take the place of Handle and then of Capacity, and at last one problem that
+// not enough, problems take the place of Handle and then of Capacity, and finally one problem that
 // of all. A limit outside of MinBytes to MaxBytes is an error.
 func Encode(r Report, limit int) (string, error) {
 	if limit < MinBytes || limit > MaxBytes {

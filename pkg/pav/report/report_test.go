@@ -115,7 +115,7 @@ func TestEncodeLimits(t *testing.T) {
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	got := map[int]int{}
-	for _, containers := range []int{1, 2, 3, 4, 24, 25} {
+	for _, containers := range []int{1, 2, 3, 4, MaxContainers, MaxContainers + 1} {
 		got[containers] = Limit(containers)
 	}
 	if diff := cmp.Diff(map[int]int{1: 4096, 2: 4096, 3: 4096, 4: 3072, 24: 512, 25: 491}, got); diff != "" {

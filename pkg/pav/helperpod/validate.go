@@ -97,7 +97,7 @@ func validateContainer(c *corev1.Container, at *field.Path) field.ErrorList {
 	check := func(at *field.Path, mounted string) {
 		// Kubelet takes relative paths as relative to the root.
 		if p := path.Join("/", mounted); p == directory || strings.HasPrefix(p, directory+"/") {
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("%s is the directory that all containers share: choose a path outside of it", directory)))
+			errs = append(errs, field.Forbidden(at, directory+" is the directory that all containers share: choose a path outside of it"))
 		}
 	}
 	for i, mount := range c.VolumeMounts {

@@ -14,12 +14,18 @@ import (
 	"stowage.dev/stowage/pkg/pav/report"
 )
 
+// most are as many containers as a template may have.
+func most() string {
+	var b strings.Builder
+	for i := range report.MaxContainers - 1 {
+		fmt.Fprintf(&b, "{name: c%d, image: i},", i)
+	}
+	return b.String()
+}
+
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	many := "spec: {initContainers: [{name: first, image: i}], containers: ["
-	for i := range report.MaxContainers - 1 {
-		many += fmt.Sprintf("{name: c%d, image: i},", i)
-	}
+	many := "spec: {initContainers: [{name: first, image: i}], containers: [" + most() + "]}"
 	main := func(more string) string { return "spec: {containers: [{name: main, image: i" + more + "}]}" }
 	for name, test := range map[string]struct {
 		template string
@@ -57,7 +63,7 @@ func TestRefused(t *testing.T) {
 		"a mount below the directory":    {template: main(", volumeMounts: [{name: a, mountPath: /x/../pav/volume}]"), want: []string{"FieldValueForbidden spec.containers[0].volumeMounts[0].mountPath"}},
 		"a device below the directory":   {template: main(", volumeDevices: [{name: a, devicePath: /pav/volume}]"), want: []string{"FieldValueForbidden spec.containers[0].volumeDevices[0].devicePath"}},
 		"a message in the directory":     {template: main(", terminationMessagePath: /pav/error"), want: []string{"FieldValueForbidden spec.containers[0].terminationMessagePath"}},
-		"too many containers":            {template: many + "]}", want: []string{"FieldValueTooMany spec.containers"}},
+		"too many containers":            {template: many, want: []string{"FieldValueTooMany spec.containers"}},
 		"a creation pod with a volume":   {template: plain, config: func(c *Config) { c.Volume = &Volume{} }, want: []string{"InternalError "}},
 		"a staging pod without a volume": {template: plain, config: func(c *Config) { c.Step = Staging }, want: []string{"InternalError "}},
 	} {
@@ -92,17 +98,13 @@ func TestRefused(t *testing.T) {
 // TestAccepted: templates that look like ones that are refused make valid pods.
 func TestAccepted(t *testing.T) {
 	t.Parallel()
-	most := "spec: {containers: ["
-	for i := range report.MaxContainers - 1 {
-		most += fmt.Sprintf("{name: c%d, image: i},", i)
-	}
 	for name, text := range map[string]string{
 		"paths beside the directory":    "spec: {volumes: [{name: a, emptyDir: {}}], containers: [{name: main, image: i, volumeMounts: [{name: a, mountPath: /pav2}, {name: a, mountPath: /data/pav}]}]}",
 		"a node without a selected one": "spec: {nodeName: n, containers: [{name: main, image: i}]}",
 		"a deadline of a pod that ends": "spec: {activeDeadlineSeconds: 5, os: {name: linux}, containers: [{name: main, image: i}]}",
 		"a sidecar":                     "spec: {initContainers: [{name: s, image: i, restartPolicy: Always}], containers: [{name: main, image: i}]}",
 		"resources of the pod":          "spec: {resources: {requests: {cpu: 1m, memory: 1Mi}, limits: {cpu: 1m, memory: 1Mi}}, containers: [{name: main, image: i}]}",
-		"as many containers as allowed": most + "]}",
+		"as many containers as allowed": "spec: {containers: [" + most() + "]}",
 		"restricted":                    "spec: {hostUsers: false, securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}, fsGroup: 7}, containers: [{name: main, image: i}]}",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -111,12 +111,12 @@ func (d *Dir) Volume() (report.Volume, error) {
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
 		return report.Volume{}, problem(name, err)
 	}
-	v := report.Volume{FileSystem: number(uint64(st.Dev)), Inode: st.Ino} //nolint:unconvert // not everywhere a uint64
+	v := report.Volume{FileSystem: number(st.Dev), Inode: st.Ino}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		v.Kind = report.Directory
 	case unix.S_IFBLK:
-		v.Kind, v.Device = report.BlockDevice, number(uint64(st.Rdev)) //nolint:unconvert // not everywhere a uint64
+		v.Kind, v.Device = report.BlockDevice, number(st.Rdev)
 		if v.Bytes, err = deviceBytes(v.Device); err != nil {
 			return report.Volume{}, problem(name, err)
 		}
@@ -193,8 +193,7 @@ func broken(name string, err error) error {
 
 // errno is the reason of an error without the path of the descriptor.
 func errno(err error) error {
-	var pathError *os.PathError
-	if errors.As(err, &pathError) {
+	if pathError, ok := errors.AsType[*os.PathError](err); ok {
 		return pathError.Err
 	}
 	return err

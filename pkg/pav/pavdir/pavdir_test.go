@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -75,7 +76,7 @@ func (f folder) volume(name string) report.Volume {
 	f.do(unix.Stat(filepath.Join(f.path, name), &st))
 	return report.Volume{
 		Kind: report.Directory, Inode: st.Ino,
-		FileSystem: fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)), //nolint:unconvert // not everywhere a uint64
+		FileSystem: fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)),
 	}
 }
 
@@ -240,11 +241,37 @@ func TestBlockDevice(t *testing.T) {
 	t.Cleanup(func() { f.do(exec.Command("losetup", "--detach", device).Run()) })
 	var st unix.Stat_t
 	f.do(unix.Stat(device, &st))
-	f.node("node", unix.S_IFBLK, st.Rdev) //nolint:unconvert // not everywhere a uint64
+	f.node("node", unix.S_IFBLK, st.Rdev)
 	f.link("node", "volume")
 	want := f.volume("node")
 	want.Kind, want.Bytes, want.Device = report.BlockDevice, 3<<20, fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
 	if diff := cmp.Diff(report.Report{Volume: want}, f.report()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestPermissions: a file of another user that the reporter may not read is a problem, not a missing
+// file.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("needs root to change the user of file accesses")
+	}
+	f := newFolder(t)
+	f.do(os.Chmod(f.path, 0o755))
+	f.write("handle", "h")
+	f.write("error", "e")
+	d, err := pavdir.Open(f.path)
+	f.do(err)
+	defer d.Close()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	f.do(unix.Setfsuid(65532))
+	got := d.Report()
+	f.do(unix.Setfsuid(0))
+	denied := fmt.Sprintf(": permission denied for user %d", os.Getuid())
+	want := report.Report{Problems: []string{"/pav/handle" + denied}, Error: "/pav/error" + denied}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -109,8 +109,8 @@ func Encode(r Report, limit int) (string, error) {
 	for _, shrink := range []func(){
 		func() {},
 		func() { r.Error = "" },
-		func() { r.Handle = r.tooLong("/pav/handle", r.Handle) },
-		func() { r.Capacity = r.tooLong("/pav/capacity", r.Capacity) },
+		func() { r.leaveOut("/pav/handle", &r.Handle) },
+		func() { r.leaveOut("/pav/capacity", &r.Capacity) },
 		func() { r.Problems = []string{"/pav: more problems than a report has space for"} },
 	} {
 		shrink()
@@ -131,12 +131,12 @@ func Encode(r Report, limit int) (string, error) {
 	return "", fmt.Errorf("a report of %+v needs more than %d bytes", r.Volume, limit)
 }
 
-// tooLong records that a file's text does not fit, if there is one.
-func (r *Report) tooLong(path string, text *string) *string {
-	if text != nil {
-		r.Problems = append(r.Problems, fmt.Sprintf("%s: has %d bytes, which do not fit into a report", path, len(*text)))
+// leaveOut replaces a file's text, if there is one, by the problem that it does not fit.
+func (r *Report) leaveOut(path string, text **string) {
+	if *text != nil {
+		r.Problems = append(r.Problems, fmt.Sprintf("%s: has %d bytes, which do not fit into a report", path, len(**text)))
+		*text = nil
 	}
-	return nil
 }
 
 // withError returns the longest body of at most limit bytes whose error is text, or a beginning of

@@ -36,7 +36,7 @@ func TestReporter(t *testing.T) {
 		c.Step, c.Node = helperpod.Staging, node.Name
 		c.Volume = &helperpod.Volume{HostPath: folder, Mode: corev1.PersistentVolumeFilesystem}
 	}
-	// gate waits until the test opens it. Whoever is first makes it.
+	// gate waits until the test opens it. The first of the two creates the FIFO.
 	const gate = "; mkfifo /pav/gate 2>/dev/null; read line </pav/gate"
 	open := func(e *frame.Env, pod *corev1.Pod) {
 		e.Exec(pod.Name, "sh", "-c", "mkfifo /pav/gate 2>/dev/null; echo >/pav/gate")

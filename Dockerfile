@@ -46,6 +46,9 @@ ENTRYPOINT ["/usr/local/bin/stowage-extender"]
 FROM nonroot AS controller
 ENTRYPOINT ["/usr/local/bin/stowage-controller"]
 
+FROM nonroot AS pav-reporter
+ENTRYPOINT ["/usr/local/bin/stowage-pav-reporter"]
+
 # Disks belong to root. The provisioner needs no other program.
 FROM scratch AS provisioner
 ARG VERSION=unknown

@@ -219,6 +219,7 @@ func TestDockerfileVersions(t *testing.T) {
 	}
 	want := map[string]string{
 		"scheduler": "${VERSION}-kube${KUBE}", "extender": "${VERSION}", "controller": "${VERSION}", "provisioner": "${VERSION}",
+		"pav-reporter": "${VERSION}",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("versions (-want +Dockerfile):\n%s", diff)

@@ -57,7 +57,8 @@ func Packages() []Package {
 		{"pkg/localdisk/diskreports", Cache},
 		{"pkg/localdisk/*", Pure},
 
-		{"pkg/pav/template", Pure},
+		{"pkg/pav/pavdir", Acting},
+		{"pkg/pav/*", Pure},
 
 		{"pkg/controller/*/rules", Pure},
 		{"pkg/controller/loop", Leaf},
@@ -117,6 +118,11 @@ func Bans() []Ban {
 			Imports: []string{"k8s.io/api", "k8s.io/client-go"},
 			On:      []string{"pkg/localdisk/device"},
 			Why:     "packages of devices and mounts do not depend on Kubernetes",
+		},
+		{
+			Imports: []string{"k8s.io"},
+			On:      []string{"cmd/pav-reporter", "pkg/pav/pavdir", "pkg/pav/report"},
+			Why:     "the reporter runs once a second as a probe; it does not depend on Kubernetes, which keeps it small",
 		},
 		{
 			Imports: []string{"stowage.dev/stowage/pkg/testing"},

@@ -12,6 +12,9 @@ const (
 	// volume has it from its creation on, since none can be added once deletion has begun.
 	// On: volume. By: provisioner.
 	LocalVolumeFinalizer = "stowage.dev/local-volume"
+	// Keeps a pod that runs a step of a PaV volume until its outcome is recorded.
+	// On: PaV helper pod. By: controller.
+	PavPodFinalizer = "stowage.dev/pav-pod"
 )
 
 // Labels.
@@ -25,6 +28,15 @@ const (
 	// Name of the node, if it has at most 63 characters.
 	// On: volume. By: provisioner.
 	NodeNameLabel = "stowage.dev/node-name"
+	// UID of the PavVolume or PavStaging whose step the pod runs.
+	// On: PaV helper pod. By: controller.
+	PavOwnerLabel = "stowage.dev/pav-owner"
+	// Name of the PavProvisioner whose template the pod is made from.
+	// On: PaV helper pod. By: controller.
+	PavProvisionerLabel = "stowage.dev/pav-provisioner"
+	// Step that the pod runs: `validation`, `creation`, `deletion`, `staging` or `unstaging`.
+	// On: PaV helper pod. By: controller.
+	PavStepLabel = "stowage.dev/pav-step"
 	// `true`: the report has [tombstones](controller.md#tombstones).
 	// On: LocalDiskReport. By: controller.
 	TombstonesLabel = "stowage.dev/tombstones"

@@ -92,7 +92,7 @@ type Class struct {
 // frame.NewOn takes the function's result.
 func Options(c Config) func() (frame.Options, error) {
 	return func() (frame.Options, error) {
-		archives, err := archives(c.Parts)
+		archives, err := Archives(c.Parts)
 		if err != nil {
 			return frame.Options{}, err
 		}
@@ -109,8 +109,8 @@ const top = "../.."
 
 var folder = flag.String("images", filepath.Join(top, "bin", "images"), "folder of the images that \"make images\" makes")
 
-// archives are the images of parts, which "make images" has made.
-func archives(parts []string) ([]string, error) {
+// Archives are the images of parts, which "make images" has made. No parts: as in Config.
+func Archives(parts []string) ([]string, error) {
 	if len(parts) == 0 {
 		parts = []string{"provisioner", "controller", "scheduler"}
 	}

@@ -1,0 +1,142 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"stowage.dev/stowage/pkg/pav/helperpod"
+	"stowage.dev/stowage/pkg/pav/report"
+	"stowage.dev/stowage/test/e2e/frame"
+	"stowage.dev/stowage/test/e2e/install"
+)
+
+// TestReporter: kubelet runs helper pods with their reporter, and the outcome that is read from
+// their status is right, whether the containers succeed, fail or are deleted, and also if the
+// reporter is killed.
+func TestReporter(t *testing.T) {
+	e := frame.New(t)
+	node := e.AddNodes(frame.Node("a"))[0]
+	archives, err := install.Archives([]string{"pav-reporter"})
+	e.Do(err)
+	e.Do(node.Import(e.Context, archives...))
+	const folder = "/var/lib/stowage/pav"
+	_, err = node.Run(e.Context, nil, "mkdir", "-p", folder)
+	e.Do(err)
+	staging := func(c *helperpod.Config) {
+		c.Step, c.Node = helperpod.Staging, node.Name
+		c.Volume = &helperpod.Volume{HostPath: folder, Mode: corev1.PersistentVolumeFilesystem}
+	}
+	// gate waits until the test opens it. The first of the two creates the FIFO.
+	const gate = "; mkfifo /pav/gate 2>/dev/null; read line </pav/gate"
+	open := func(e *frame.Env, pod *corev1.Pod) {
+		e.Exec(pod.Name, "sh", "-c", "mkfifo /pav/gate 2>/dev/null; echo >/pav/gate")
+	}
+	for i, test := range []struct {
+		name   string
+		script string
+		change func(*helperpod.Config)
+		ready  func(*corev1.Pod) bool        // when act is called, if it is set
+		act    func(*frame.Env, *corev1.Pod) // what happens meanwhile
+		want   helperpod.Outcome
+	}{
+		{
+			name: "succeeds", script: "echo bucket >/pav/handle; echo 10Gi >/pav/capacity; echo note >/pav/error",
+			want: helperpod.Outcome{State: helperpod.Succeeded, Report: &report.Report{Handle: new("bucket"), Capacity: new("10Gi"), Error: "note"}},
+		},
+		{
+			name: "fails", script: "echo no space >/pav/error; touch /pav/reschedule; exit 3",
+			want: helperpod.Outcome{
+				State: helperpod.Failed, Report: &report.Report{Error: "no space", Reschedule: true},
+				Message: "container shell ended with exit code 3 (Error): no space",
+			},
+		},
+		{
+			name: "reporter killed", script: "echo bucket >/pav/handle" + gate, ready: running,
+			act:  func(e *frame.Env, pod *corev1.Pod) { killReporter(e, pod); open(e, pod) },
+			want: helperpod.Outcome{State: helperpod.Succeeded, Report: &report.Report{Handle: new("bucket")}},
+		},
+		{
+			name: "deleted", script: "trap 'exit 0' TERM; echo bucket >/pav/handle" + gate + "; sleep 1000000 & wait", ready: running,
+			act: func(e *frame.Env, pod *corev1.Pod) {
+				open(e, pod)
+				e.Do(e.Client.CoreV1().Pods(pod.Namespace).Delete(e.Context, pod.Name, metav1.DeleteOptions{}))
+			},
+			want: helperpod.Outcome{
+				State: helperpod.Disrupted, Report: &report.Report{Handle: new("bucket")},
+				Message: "the pod was deleted before its containers ended",
+			},
+		},
+		{
+			name: "stages", script: "mkdir /pav/volume; touch /pav/ready" + gate, change: staging, ready: frame.Ready, act: open,
+			want: helperpod.Outcome{State: helperpod.Succeeded, Report: &report.Report{Volume: report.Volume{Kind: report.Directory}}},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pod := helper(e, test.script, int32(i+1), test.change)
+			e.Create(pod)
+			if test.act != nil {
+				test.act(e, e.WaitPod(pod.Name, "at work", test.ready))
+			}
+			done := e.WaitPod(pod.Name, "ended", func(p *corev1.Pod) bool { return helperpod.OutcomeOf(p).State != helperpod.Running })
+			// Which numbers the node's file systems have is unknown.
+			numbers := cmpopts.IgnoreFields(report.Volume{}, "FileSystem", "Inode")
+			got := helperpod.OutcomeOf(done)
+			if diff := cmp.Diff(test.want, got, numbers); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got.Report != nil && (got.Report.Volume.Kind != "") != (got.Report.Volume.Inode != 0) {
+				t.Errorf("the volume is not identified: %+v", got.Report.Volume)
+			}
+			_, err := e.Client.CoreV1().Pods(pod.Namespace).Patch(e.Context, pod.Name, types.MergePatchType,
+				[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			e.Do(err)
+		})
+	}
+}
+
+// helper is a helper pod that runs a script in container shell on node a. The namespace owns it.
+func helper(e *frame.Env, script string, attempt int32, change func(*helperpod.Config)) *corev1.Pod {
+	e.T.Helper()
+	namespace, err := e.Client.CoreV1().Namespaces().Get(e.Context, e.Namespace, metav1.GetOptions{})
+	e.Do(err)
+	c := helperpod.Config{
+		Step: helperpod.Creation, Provisioner: "test", Attempt: attempt, Image: "stowage.dev/stowage-pav-reporter:dev", Namespace: e.Namespace,
+		Owner: metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: namespace.Name, UID: namespace.UID},
+	}
+	if change != nil {
+		change(&c)
+	}
+	template := &corev1.PodTemplateSpec{Spec: e.OnNode(e.Shell("template", script), "a").Spec}
+	template.Spec.TerminationGracePeriodSeconds = nil
+	pod, errs := helperpod.Build(template, c)
+	e.Do(errs.ToAggregate())
+	return pod
+}
+
+// running reports whether all containers of a helper pod run.
+func running(p *corev1.Pod) bool {
+	s := p.Status.ContainerStatuses
+	return len(s) == 1 && s[0].State.Running != nil
+}
+
+// killReporter kills the reporter of a helper pod, and returns when kubelet has started it again.
+func killReporter(e *frame.Env, pod *corev1.Pod) {
+	e.T.Helper()
+	id := strings.TrimPrefix(pod.Status.InitContainerStatuses[0].ContainerID, "containerd://")
+	_, err := e.Cluster.Node(pod.Spec.NodeName).Run(e.Context, nil, "sh", "-c", fmt.Sprintf("%skill --signal SIGKILL %s", ctr, id))
+	e.Do(err)
+	e.WaitPod(pod.Name, "with its reporter again", func(p *corev1.Pod) bool {
+		s := p.Status.InitContainerStatuses
+		return len(s) == 1 && s[0].State.Running != nil && s[0].RestartCount == 1
+	})
+}

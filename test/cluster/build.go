@@ -72,51 +72,39 @@ type BuildOptions struct {
 // in the user's cache folder (or $STOWAGE_CONTROLPLANE_DIR) by the hash of all build inputs, so each
 // version is built once per machine, however many clones request it concurrently.
 func Build(ctx context.Context, o BuildOptions) (b Binaries, err error) {
-	defer func() {
-		if err != nil {
-			b, err = Binaries{}, fmt.Errorf("build the control plane: %w", err)
-		}
-	}()
-	s, err := findSources()
-	if err != nil {
-		return b, err
+	if b.Minor, err = buildMissing(ctx, o, b.targets(), b.kwokTargets()); err != nil {
+		return Binaries{}, fmt.Errorf("build the control plane: %w", err)
 	}
-	kubernetes, err := s.kubernetes()
-	if err != nil {
-		return b, err
-	}
-	kwok, err := s.kwok()
-	if err != nil {
-		return b, err
-	}
-	b.Minor = s.minor
-	if err := kubernetes.build(ctx, o, b.targets()); err != nil {
-		return b, err
-	}
-	return b, kwok.build(ctx, o, b.kwokTargets())
+	return b, nil
 }
 
 // BuildNode makes the binaries of real nodes as Build makes the control plane's,
 // next to those. Most callers of Build have no use for them.
 func BuildNode(ctx context.Context, o BuildOptions) (b NodeBinaries, err error) {
-	defer func() {
-		if err != nil {
-			b, err = NodeBinaries{}, fmt.Errorf("build the programs of real nodes: %w", err)
-		}
-	}()
-	s, err := findSources()
-	if err != nil {
-		return b, err
-	}
-	kubernetes, err := s.kubernetes()
-	if err != nil {
-		return b, err
-	}
-	return b, kubernetes.build(ctx, o, []target{
+	_, err = buildMissing(ctx, o, []target{
 		{"kubelet", "k8s.io/kubernetes/cmd/kubelet", &b.Kubelet},
 		{"kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy", &b.KubeProxy},
 		{"kubectl", "k8s.io/kubernetes/cmd/kubectl", &b.Kubectl},
-	})
+	}, nil)
+	if err != nil {
+		return NodeBinaries{}, fmt.Errorf("build the programs of real nodes: %w", err)
+	}
+	return b, nil
+}
+
+// buildMissing sets the paths of targets of Kubernetes and kwok, builds those that do not exist, and
+// returns the selected minor version.
+func buildMissing(ctx context.Context, o BuildOptions, ofKubernetes, ofKwok []target) (minor string, err error) {
+	s, err := findSources()
+	if err != nil {
+		return "", err
+	}
+	kubernetes, err1 := s.kubernetes()
+	kwok, err2 := s.kwok()
+	if err := errors.Join(err1, err2); err != nil {
+		return "", err
+	}
+	return s.minor, errors.Join(kubernetes.build(ctx, o, ofKubernetes), kwok.build(ctx, o, ofKwok))
 }
 
 // target is a command to build.
@@ -318,4 +306,58 @@ func lockFolder(ctx context.Context, dir string, waiting func()) (func(), error)
 		case <-ticker.C:
 		}
 	}
+}
+
+// Earlier is the commit that upgrade tests begin with and go back to. Components of it run
+// beside those of this tree.
+const Earlier = "cb26a981b990238a54d01d2291cf5605e7d1fb19"
+
+// ErrNoCommit is returned by BuildEarlier in a clone without the history.
+var ErrNoCommit = errors.New("this clone does not have the commit: run git fetch --unshallow")
+
+// BuildEarlier builds a command of this repository, such as "stowage.dev/stowage/cmd/scheduler",
+// from its sources at commit Earlier, and returns the binary's path. It stays in the cache
+// folder.
+func BuildEarlier(ctx context.Context, o BuildOptions, pkg string) (_ string, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("build %s of commit %.10s: %w", pkg, Earlier, err)
+		}
+	}()
+	src, err := findSources()
+	if err != nil {
+		return "", err
+	}
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	dir := filepath.Join(filepath.Dir(src.cache), "commands-"+Earlier[:keyLength])
+	unlock, err := lockFolder(ctx, dir, func() {})
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	name := path.Base(pkg)
+	out := filepath.Join(dir, name)
+	if _, err := os.Stat(out); err == nil {
+		return out, nil
+	}
+	if err := exec.CommandContext(ctx, "git", "-C", src.root, "cat-file", "-e", Earlier+"^{commit}").Run(); err != nil {
+		return "", errors.Join(ErrNoCommit, err)
+	}
+	sources := filepath.Join(dir, "sources")
+	if err := os.RemoveAll(sources); err != nil { // of a build that was killed
+		return "", err
+	}
+	defer os.RemoveAll(sources)
+	// A worktree would leave its name in the clone; a clone of the clone leaves nothing.
+	for _, args := range [][]string{
+		{"clone", "-q", "--shared", "--no-checkout", src.root, sources},
+		{"-C", sources, "checkout", "-q", Earlier},
+	} {
+		if text, err := exec.CommandContext(ctx, "git", args...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("check out: %w: %s", err, text)
+		}
+	}
+	return out, buildJob{module: sources, pkg: pkg, out: out, label: name + " of an earlier commit", progress: o.Progress}.build(ctx)
 }

@@ -60,7 +60,7 @@ func TestModulesAgree(t *testing.T) {
 				t.Errorf("%s replaces %d modules, want all of staging", m.dir, len(staged))
 			}
 			for _, found := range staged {
-				if string(found[1]) != string(found[2]) || "v1."+string(found[3]) != m.version {
+				if !bytes.Equal(found[1], found[2]) || "v1."+string(found[3]) != m.version {
 					t.Errorf("%s has %q, want the module of %s", m.dir, found[0], m.version)
 				}
 			}

@@ -13,12 +13,15 @@ package volumetopology
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
 	fwk "k8s.io/kube-scheduler/framework"
+
 	compat "stowage.dev/kubecompat/plugin"
 
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
@@ -103,4 +106,37 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 	}
 	p.activateOnRelease(ctx)
 	return p, nil
+}
+
+// caches are the caches of this process by informer factory: all profiles of one
+// scheduler share one, so that no volume is assigned twice; schedulers in one process are
+// separate.
+var caches = &cacheSet{caches: map[informers.SharedInformerFactory]*volumecache.Cache{}}
+
+type cacheSet struct {
+	mu     sync.Mutex
+	caches map[informers.SharedInformerFactory]*volumecache.Cache
+}
+
+// of returns the factory's cache. It is created at the first call and removed when ctx
+// ends.
+func (s *cacheSet) of(ctx context.Context, factory informers.SharedInformerFactory) (*volumecache.Cache, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cache := s.caches[factory]; cache != nil {
+		return cache, nil
+	}
+	cache, err := volumecache.New(volumecache.Config{Informers: factory})
+	if err != nil {
+		return nil, err
+	}
+	s.caches[factory] = cache
+	unwatch := metrics.WatchCache(cache.Size)
+	context.AfterFunc(ctx, func() {
+		unwatch()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.caches, factory)
+	})
+	return cache, nil
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"stowage.dev/stowage/pkg/apis/component"
 )
 
 // decoder reads JSON or YAML strictly: unknown and repeated fields are errors.
@@ -66,4 +68,19 @@ func decodeArgs(obj runtime.Object) (*VolumeTopologyArgs, error) {
 		return args, err
 	}
 	return nil, fmt.Errorf("got %T, want *v1.VolumeTopologyArgs or *runtime.Unknown", obj)
+}
+
+// Defaults, as users see them in docs/configuration.md.
+const (
+	defaultBindTimeoutSeconds  int64 = 600
+	defaultStaticWeightPercent int32 = 50
+)
+
+// SetDefaults_VolumeTopologyArgs sets every field that the user left out. Called
+// through the scheme; the name is what defaulter-gen looks for.
+func SetDefaults_VolumeTopologyArgs(obj *VolumeTopologyArgs) { //nolint:revive // defaulter-gen prescribes the name
+	component.Default(&obj.BindTimeoutSeconds, new(defaultBindTimeoutSeconds))
+	component.Default(&obj.BindingMode, BindingModeDirect)
+	component.Default(&obj.Scoring.Strategy, ScoringBestFit)
+	component.Default(&obj.Scoring.StaticWeightPercent, new(defaultStaticWeightPercent))
 }

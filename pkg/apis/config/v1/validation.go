@@ -43,11 +43,7 @@ func ValidateVolumeTopologyArgs(path *field.Path, args *VolumeTopologyArgs) erro
 // ValidateBinding returns the faults of the fields bindingMode and scoring under
 // path, which other configurations have too.
 func ValidateBinding(path *field.Path, mode BindingMode, scoring *VolumeScoring) field.ErrorList {
-	var errs field.ErrorList
-	if !bindingModes.Has(mode) {
-		errs = append(errs, field.NotSupported(path.Child("bindingMode"), mode, sets.List(bindingModes)))
-	}
-	return append(errs, validateScoring(path.Child("scoring"), scoring)...)
+	return append(component.ValidateOneOf(path.Child("bindingMode"), mode, bindingModes), validateScoring(path.Child("scoring"), scoring)...)
 }
 
 func validateBindTimeout(path *field.Path, seconds int64) field.ErrorList {
@@ -60,12 +56,11 @@ func validateBindTimeout(path *field.Path, seconds int64) field.ErrorList {
 }
 
 func validateScoring(path *field.Path, scoring *VolumeScoring) field.ErrorList {
-	var errs field.ErrorList
+	errs := component.ValidateOneOf(path.Child("strategy"), scoring.Strategy, scoringStrategies)
 	shapePath := path.Child("shape")
 	shaped := scoring.Strategy == ScoringRequestedToCapacityRatio
 	switch {
-	case !scoringStrategies.Has(scoring.Strategy):
-		errs = append(errs, field.NotSupported(path.Child("strategy"), scoring.Strategy, sets.List(scoringStrategies)))
+	case len(errs) > 0:
 	case shaped && len(scoring.Shape) == 0:
 		errs = append(errs, field.Required(shapePath, fmt.Sprintf(
 			"strategy %s needs at least one point", ScoringRequestedToCapacityRatio)))

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -27,6 +26,7 @@ import (
 	"stowage.dev/stowage/pkg/apis/component"
 	"stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/server"
@@ -150,7 +150,7 @@ func (p *parts) sync(ctx context.Context) error {
 var errNotSynced = errors.New("the caches are not synced yet; the CRD of LocalDiskReport (manifests/crd) must be installed")
 
 // lead runs the loops once this replica leads, until one of them fails.
-func lead(ctx context.Context, p *parts, loops []loop) error {
+func lead(ctx context.Context, p *parts, loops []namedLoop) error {
 	work := func(ctx context.Context) error {
 		metrics.SetControllerLeading(true)
 		defer metrics.SetControllerLeading(false)
@@ -163,7 +163,7 @@ func lead(ctx context.Context, p *parts, loops []loop) error {
 }
 
 // runAll runs loops until the first fails, or ctx ends.
-func runAll(ctx context.Context, loops []loop) error {
+func runAll(ctx context.Context, loops []namedLoop) error {
 	klog.FromContext(ctx).Info("This replica leads")
 	group, ctx := errgroup.WithContext(ctx)
 	for _, l := range loops {
@@ -192,8 +192,5 @@ func trim(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		pod.Spec.Containers, pod.Spec.InitContainers, pod.Spec.EphemeralContainers = nil, nil, nil
 	}
-	if accessor, err := meta.Accessor(object); err == nil {
-		accessor.SetManagedFields(nil)
-	}
-	return object, nil
+	return loop.WithoutManagedFields(object)
 }

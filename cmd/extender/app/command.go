@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
@@ -31,6 +30,7 @@ import (
 	"stowage.dev/stowage/pkg/apis/component"
 	"stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 	apisextender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/scheduling/extender"
 	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
@@ -221,12 +221,9 @@ func newInformers(client kubernetes.Interface) informers.SharedInformerFactory {
 // trim removes the managed fields of an object, and of a pod the containers and most of
 // the status: for all pods of a cluster these are most of the memory.
 func trim(object any) (any, error) {
-	if accessor, err := meta.Accessor(object); err == nil {
-		accessor.SetManagedFields(nil)
-	}
 	if pod, ok := object.(*v1.Pod); ok {
 		pod.Spec.Containers, pod.Spec.InitContainers, pod.Spec.EphemeralContainers = nil, nil, nil
 		pod.Status = v1.PodStatus{Phase: pod.Status.Phase, NominatedNodeName: pod.Status.NominatedNodeName}
 	}
-	return object, nil
+	return loop.WithoutManagedFields(object)
 }

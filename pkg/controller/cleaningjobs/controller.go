@@ -100,7 +100,7 @@ func New(config Config) (*Controller, error) {
 
 func (c *Controller) factory(tweak func(*metav1.ListOptions)) informers.SharedInformerFactory {
 	return informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithNamespace(c.Namespace),
-		informers.WithTweakListOptions(tweak), informers.WithTransform(withoutManagedFields))
+		informers.WithTweakListOptions(tweak), informers.WithTransform(loop.WithoutManagedFields))
 }
 
 func named(name string) func(*metav1.ListOptions) {
@@ -116,13 +116,6 @@ func label(key string) cache.IndexFunc {
 		}
 		return []string{meta.GetLabels()[key]}, nil
 	}
-}
-
-func withoutManagedFields(object any) (any, error) {
-	if meta, ok := object.(metav1.Object); ok {
-		meta.SetManagedFields(nil)
-	}
-	return object, nil
 }
 
 // watch adds handlers that enqueue the node of a changed object.

@@ -6,12 +6,12 @@ package extender
 import (
 	"context"
 	"errors"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
@@ -200,11 +200,7 @@ const (
 
 // truncate shortens a reason that is repeated for this many nodes.
 func truncate(why string, nodes int) string {
-	most := max(minReason, min(maxReason, reasonBudget/max(1, nodes)))
-	if len(why) <= most {
-		return why
-	}
-	return strings.ToValidUTF8(why[:most], "") + "…"
+	return stowage.CutBytes(why, max(minReason, min(maxReason, reasonBudget/max(1, nodes))))
 }
 
 // candidates are the nodes of a call: their names, or the objects if the scheduler's

@@ -123,7 +123,7 @@ func (c *Cluster) setup() (err error) {
 	if c.ca, err = writePKI(c.folder, c.address); err != nil {
 		return err
 	}
-	if err := writeStages(c.folder); err != nil {
+	if err := os.WriteFile(c.folder.stages(), stages, 0o644); err != nil {
 		return err
 	}
 	if err := c.loadEtcd(); err != nil {

@@ -80,7 +80,7 @@ PROGRESS := hack/progress.sh
 # Prints a line for each package, or with TESTS for each test, from the events of go test -json.
 REPORT   = gotestsum=$$(hack/tools/install.sh gotest.tools/gotestsum) && "$$gotestsum" --raw-command --format-hide-empty-pkg --hide-summary=skipped --format=pkgname-and-test-fails -- cat
 TESTS    = $(subst pkgname-and-test-fails,testname,$(REPORT))
-# What a target took beside its budgets (hack/budgets/table.go), also when it failed.
+# What a target took beside its budgets (hack/budgets), also when it failed.
 EVENTS    = bin/events/$@.json
 BUDGETS   = || failed=$$?; go run ./hack/budgets $(EVENTS); exit $${failed:-0}
 # What limits tests from outside is multiplied by STOWAGE_TEST_SLOW, as all their waits are.

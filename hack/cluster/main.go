@@ -147,10 +147,17 @@ func up(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if err := populate(starting, c, o); err != nil {
-		return errors.Join(err, c.Stop())
+	set := cluster.NodeSet{Count: o.nodes}
+	if o.zones != "" {
+		set.Zones = strings.Split(o.zones, ",")
 	}
-	return errors.Join(wait(ctx, c), c.Stop())
+	if err = c.AddNodes(starting, set.Nodes()...); err == nil {
+		err = startScheduler(starting, c, o)
+	}
+	if err == nil {
+		err = wait(ctx, c)
+	}
+	return errors.Join(err, c.Stop())
 }
 
 // wait prints how to use the cluster and returns when ctx is done or the cluster fails.
@@ -162,18 +169,6 @@ func wait(ctx context.Context, c *cluster.Cluster) error {
 	case err := <-c.Failed():
 		return err
 	}
-}
-
-// populate adds nodes and a scheduler to a control plane.
-func populate(ctx context.Context, c *cluster.Cluster, o options) error {
-	set := cluster.NodeSet{Count: o.nodes}
-	if o.zones != "" {
-		set.Zones = strings.Split(o.zones, ",")
-	}
-	if err := c.AddNodes(ctx, set.Nodes()...); err != nil {
-		return err
-	}
-	return startScheduler(ctx, c, o)
 }
 
 func startScheduler(ctx context.Context, c *cluster.Cluster, o options) error {

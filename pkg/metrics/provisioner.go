@@ -4,7 +4,11 @@
 package metrics
 
 import (
+	"cmp"
+	"fmt"
+	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -84,3 +88,252 @@ func timestamp(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
 // label makes any text a label value: Prometheus panics on text that is not UTF-8.
 func label[T ~string](value T) string { return strings.ToValidUTF8(string(value), "\uFFFD") }
+
+var (
+	apiRequests = reference.counterVec("apiserver_requests_total",
+		"Requests to the API server, by method (create, update, patch, delete, get; lists and watches count as get).",
+		"method")
+	apiRequestsFailed = reference.counterVec("apiserver_requests_failed_total",
+		"Requests to the API server without a response, or with status 400 or above, by method.",
+		"method")
+	apiRequestDuration = reference.histogramVec("apiserver_requests_duration_seconds",
+		"Time until the API server begins its response, by method.",
+		metrics.ExponentialBuckets(0.005, 2, 14), "method")
+)
+
+// CountRequests wraps a transport to the API server and counts its requests; for
+// rest.Config.Wrap.
+func CountRequests(transport http.RoundTripper) http.RoundTripper {
+	return &countingTransport{transport}
+}
+
+type countingTransport struct{ next http.RoundTripper }
+
+var _ http.RoundTripper = (*countingTransport)(nil)
+
+// RoundTrip implements http.RoundTripper.
+func (t *countingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	method, begin := cmp.Or(writes[request.Method], "get"), time.Now()
+	response, err := t.next.RoundTrip(request)
+	apiRequests.WithLabelValues(method).Inc()
+	apiRequestDuration.WithLabelValues(method).Observe(time.Since(begin).Seconds())
+	if err != nil || response.StatusCode >= http.StatusBadRequest {
+		apiRequestsFailed.WithLabelValues(method).Inc()
+	}
+	return response, err
+}
+
+// WrappedRoundTripper returns the wrapped transport, for client-go.
+func (t *countingTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// writes are the methods that are no get.
+var writes = map[string]string{
+	http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+}
+
+var (
+	cleansDone = reference.counterVec("persistentvolume_delete_total",
+		"Released volumes whose disk was cleaned, by volume mode and by where the disk was cleaned (process, job).",
+		"mode", "type")
+	cleansFailed = reference.counterVec("persistentvolume_delete_failed_total",
+		"Attempts to clean the disk of a released volume that failed, by volume mode and by where the disk was cleaned (process, job).",
+		"mode", "type")
+	cleanDuration = reference.histogramVec("persistentvolume_delete_duration_seconds",
+		"Time to clean the disk of a released volume, by volume mode, by where it was cleaned (process, job), by capacity (rounded up to a multiple of 500G, which are GiB) and by cleaner command.",
+		metrics.ExponentialBuckets(0.01, 3, 15), "mode", "type", "capacity", "cleanup_command")
+	tableRunning   = reference.gauge("proctable_running", "Disks that are being cleaned.")
+	tableSucceeded = reference.gauge("proctable_succeeded", "Disks that were cleaned and whose volume still exists.")
+	tableFailed    = reference.gauge("proctable_failed", "Disks whose last clean failed; they wait for the next attempt.")
+	cleansRunning  = provisioner.gauge("clean_in_progress", "Disks that are being cleaned, as proctable_running.")
+	proofsRunning  = provisioner.gauge("blank_proof_in_progress", "Devices that are being read from end to end to prove that they are blank.")
+	proofsQueued   = provisioner.gauge("blank_proof_queue", "Devices that wait to be read to prove that they are blank.")
+	proofBytes     = provisioner.counter("blank_proof_bytes_total",
+		"Bytes that were read to prove that devices are blank.")
+	cleansQueued = provisioner.gauge("clean_queue", "Disks that wait to be cleaned, in the queue or for a volume that is in use; failed ones are not counted.")
+)
+
+// CleanedBy is where a disk is cleaned.
+type CleanedBy string
+
+// The places.
+const (
+	InProcess CleanedBy = "process" // by the provisioner itself
+	InJob     CleanedBy = "job"     // by a Job
+)
+
+// Clean is one finished attempt to clean a disk.
+type Clean struct {
+	Mode VolumeMode
+	By   CleanedBy
+	// Bytes is the volume's capacity.
+	Bytes int64
+	// Command is the class's method with its arguments. It must not name the volume: each value
+	// is a series.
+	Command []string
+	Took    time.Duration
+	Failed  bool
+}
+
+// ObserveClean records the outcome of an attempt to clean a disk. Only successful attempts
+// are in the durations, as in the reference's metrics.
+func ObserveClean(c Clean) {
+	mode, by := label(c.Mode), label(c.By)
+	if c.Failed {
+		cleansFailed.WithLabelValues(mode, by).Inc()
+		return
+	}
+	cleansDone.WithLabelValues(mode, by).Inc()
+	cleanDuration.WithLabelValues(mode, by, capacity(c.Bytes), label(strings.Join(c.Command, " "))).Observe(c.Took.Seconds())
+}
+
+// capacity rounds up to a multiple of 500 GiB, so that the label takes few values:
+// "0G", "500G", "1000G".
+func capacity(bytes int64) string {
+	const step = 500 << 30
+	steps := max(bytes, 0) / step
+	if bytes > steps*step {
+		steps++
+	}
+	return fmt.Sprintf("%dG", steps*500)
+}
+
+// Cleans is the number of disks in each stage of cleaning; each disk is in one.
+type Cleans struct {
+	// Queued disks wait, Running ones are being cleaned, Failed ones wait for the next attempt,
+	// and the volumes of Succeeded ones still exist.
+	Queued, Running, Failed, Succeeded int
+}
+
+// SetCleans replaces the numbers set before.
+func SetCleans(c Cleans) {
+	tableRunning.Set(float64(c.Running))
+	tableSucceeded.Set(float64(c.Succeeded))
+	tableFailed.Set(float64(c.Failed))
+	cleansRunning.Set(float64(c.Running))
+	cleansQueued.Set(float64(c.Queued))
+}
+
+// SetBlankProofs sets how many devices are being read to prove that they are blank, and how
+// many wait for that.
+func SetBlankProofs(running, queued int) {
+	proofsRunning.Set(float64(running))
+	proofsQueued.Set(float64(queued))
+}
+
+// CountBlankProofBytes counts bytes that were read to prove that a device is blank.
+func CountBlankProofBytes(n int64) { proofBytes.Add(float64(max(n, 0))) }
+
+// DiskState is a state of the node's report ("Available").
+type DiskState string
+
+// DiskSkipped is the state of entries that are not published. Disks in other states have, had
+// or get a volume.
+const DiskSkipped DiskState = "Skipped"
+
+// SkipReason is why a disk is not published, a reason of the node's report ("NotEmpty").
+type SkipReason string
+
+// Disk has the counted fields of an entry of the node's report.
+type Disk struct {
+	Class string
+	Mode  VolumeMode
+	State DiskState
+	// Reason is why a disk is skipped or kept with its data; ignored in other states.
+	Reason SkipReason
+	// Bytes is the capacity of the volume, or the size of a disk without one.
+	Bytes int64
+	// Published: the disk has a volume.
+	Published bool
+}
+
+// kept reports whether the disk holds the data of a deleted volume.
+func (d *Disk) kept() bool {
+	switch d.Reason {
+	case "OtherCluster", "VolumeVanished", "OrphanGracePeriod", "OrphanCleanWaits", "RetainedDirty":
+		return !d.Published
+	default:
+		return false
+	}
+}
+
+var (
+	volumeCount = provisioner.desc("volumes", "Disks that have, had or get a volume, by storage class and state (Pending, Available, Bound, Released, Cleaning, Missing, Replaced, Unproven, Failing, Retained, Failed).", "class", "state")
+	volumeBytes = provisioner.desc("volume_bytes", "Capacity of the volumes, and size of the disks without one, by storage class and state as in stowage_provisioner_volumes.", "class", "state")
+	skipped     = provisioner.desc("skipped", "Entries of the discovery directories that are not published, by storage class and reason (see the node's LocalDiskReport).", "class", "reason")
+	// In the reference this counts only what the last scan created.
+	capacityBytes = reference.desc("persistentvolume_capacity_bytes", "Capacity of all PersistentVolumes of the node, whatever their phase, by volume mode (Filesystem, Block).", "mode")
+)
+
+// disks collects the disks last set.
+var disks = &diskCollector{}
+
+type diskCollector struct {
+	metrics.BaseStableCollector
+
+	mu  sync.Mutex
+	sum diskSums
+}
+
+// diskSums is not written to after SetDisks.
+type diskSums struct {
+	volumes, bytes map[[2]string]float64 // by class and state
+	skipped        map[[2]string]float64 // by class and reason
+	capacity       map[VolumeMode]float64
+}
+
+// SetDisks replaces the disks that were set before: a class or state without disks is no
+// longer served. It does not retain the slice.
+func SetDisks(all []Disk) {
+	sum := sumDisks(all)
+	disks.mu.Lock()
+	defer disks.mu.Unlock()
+	disks.sum = sum
+}
+
+func sumDisks(all []Disk) diskSums {
+	sum := diskSums{
+		volumes: map[[2]string]float64{}, bytes: map[[2]string]float64{}, skipped: map[[2]string]float64{},
+		// Totals that alerts divide by exist from the start.
+		capacity: map[VolumeMode]float64{ModeFilesystem: 0, ModeBlock: 0},
+	}
+	for _, d := range all {
+		if d.Published {
+			sum.capacity[VolumeMode(label(d.Mode))] += float64(d.Bytes)
+		}
+		if d.State == DiskSkipped || d.kept() {
+			sum.skipped[[2]string{label(d.Class), label(d.Reason)}]++
+		}
+		if d.State == DiskSkipped {
+			continue
+		}
+		key := [2]string{label(d.Class), label(d.State)}
+		sum.volumes[key]++
+		sum.bytes[key] += float64(d.Bytes)
+	}
+	return sum
+}
+
+// DescribeWithStability implements metrics.StableCollector.
+func (*diskCollector) DescribeWithStability(ch chan<- *metrics.Desc) {
+	for _, desc := range []*metrics.Desc{volumeCount, volumeBytes, skipped, capacityBytes} {
+		ch <- desc
+	}
+}
+
+// CollectWithStability reports the sums over the disks last set.
+func (c *diskCollector) CollectWithStability(ch chan<- metrics.Metric) {
+	c.mu.Lock()
+	sum := c.sum
+	c.mu.Unlock()
+	gauges := func(desc *metrics.Desc, values map[[2]string]float64) {
+		for labels, value := range values {
+			ch <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, value, labels[:]...)
+		}
+	}
+	gauges(volumeCount, sum.volumes)
+	gauges(volumeBytes, sum.bytes)
+	gauges(skipped, sum.skipped)
+	for mode, value := range sum.capacity {
+		ch <- metrics.NewLazyConstMetric(capacityBytes, metrics.GaugeValue, value, string(mode))
+	}
+}

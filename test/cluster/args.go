@@ -6,7 +6,6 @@ package cluster
 import (
 	_ "embed"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 )
@@ -132,7 +131,3 @@ func delegatedAuthArgs(kubeconfig string) []string {
 //
 //go:embed stages.yaml
 var stages []byte
-
-func writeStages(f folder) error {
-	return os.WriteFile(f.stages(), stages, 0o644)
-}

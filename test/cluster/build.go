@@ -74,51 +74,39 @@ type BuildOptions struct {
 // in the user's cache folder (or $STOWAGE_CONTROLPLANE_DIR) by the hash of all build inputs, so each
 // version is built once per machine, however many clones request it concurrently.
 func Build(ctx context.Context, o BuildOptions) (b Binaries, err error) {
-	defer func() {
-		if err != nil {
-			b, err = Binaries{}, fmt.Errorf("build the control plane: %w", err)
-		}
-	}()
-	s, err := findSources()
-	if err != nil {
-		return b, err
+	if b.Minor, err = buildMissing(ctx, o, b.targets(), b.kwokTargets()); err != nil {
+		return Binaries{}, fmt.Errorf("build the control plane: %w", err)
 	}
-	kubernetes, err := s.kubernetes()
-	if err != nil {
-		return b, err
-	}
-	kwok, err := s.kwok()
-	if err != nil {
-		return b, err
-	}
-	b.Minor = s.minor
-	if err := kubernetes.build(ctx, o, b.targets()); err != nil {
-		return b, err
-	}
-	return b, kwok.build(ctx, o, b.kwokTargets())
+	return b, nil
 }
 
 // BuildNode makes the binaries of real nodes as Build makes the control plane's,
 // next to those. Most callers of Build have no use for them.
 func BuildNode(ctx context.Context, o BuildOptions) (b NodeBinaries, err error) {
-	defer func() {
-		if err != nil {
-			b, err = NodeBinaries{}, fmt.Errorf("build the programs of real nodes: %w", err)
-		}
-	}()
-	s, err := findSources()
-	if err != nil {
-		return b, err
-	}
-	kubernetes, err := s.kubernetes()
-	if err != nil {
-		return b, err
-	}
-	return b, kubernetes.build(ctx, o, []target{
+	_, err = buildMissing(ctx, o, []target{
 		{"kubelet", "k8s.io/kubernetes/cmd/kubelet", &b.Kubelet},
 		{"kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy", &b.KubeProxy},
 		{"kubectl", "k8s.io/kubernetes/cmd/kubectl", &b.Kubectl},
-	})
+	}, nil)
+	if err != nil {
+		return NodeBinaries{}, fmt.Errorf("build the programs of real nodes: %w", err)
+	}
+	return b, nil
+}
+
+// buildMissing sets the paths of targets of Kubernetes and kwok, builds those that do not exist, and
+// returns the selected minor version.
+func buildMissing(ctx context.Context, o BuildOptions, ofKubernetes, ofKwok []target) (minor string, err error) {
+	s, err := findSources()
+	if err != nil {
+		return "", err
+	}
+	kubernetes, err1 := s.kubernetes()
+	kwok, err2 := s.kwok()
+	if err := errors.Join(err1, err2); err != nil {
+		return "", err
+	}
+	return s.minor, errors.Join(kubernetes.build(ctx, o, ofKubernetes), kwok.build(ctx, o, ofKwok))
 }
 
 // target is a command to build.

@@ -123,7 +123,7 @@ func (c *Cluster) setup() (err error) {
 	if c.ca, err = writePKI(c.folder, c.address); err != nil {
 		return err
 	}
-	if err := writeStages(c.folder); err != nil {
+	if err := os.WriteFile(c.folder.stages(), stages, 0o644); err != nil {
 		return err
 	}
 	if err := c.loadEtcd(); err != nil {
@@ -178,7 +178,7 @@ func (c *Cluster) makeComponents() error {
 		return c.run(run{
 			name: "kube-controller-manager", binary: c.config.Binaries.ControllerManager,
 			args: c.controllerManagerArgs(port, manager.kubeconfig),
-			env:  stockEnv(c.config.ControllerManager.Env), port: port, kubeconfig: manager.kubeconfig,
+			env:  stockEnv(c.config.ControllerManager.Env), port: port,
 			healthPath: "/healthz", // it has no other
 		})
 	}}
@@ -189,7 +189,7 @@ func (c *Cluster) makeComponents() error {
 	c.kwok = &Component{name: "kwok", start: func() (*Process, error) {
 		return c.run(run{
 			name: "kwok", binary: c.config.Binaries.Kwok, args: c.kwokArgs(kwok.kubeconfig),
-			env: stockEnv(nil), kubeconfig: kwok.kubeconfig,
+			env: stockEnv(nil),
 		})
 	}}
 	return nil

@@ -17,8 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"stowage.dev/stowage/test/deadline"
 )
@@ -159,9 +161,9 @@ func waitFor[T runtime.Object](ctx context.Context, t *testing.T, where watched,
 	t.Helper()
 	var last, zero T
 	lw := cache.NewListWatchFromClient(where.client, where.resource, where.namespace, where.selector)
-	err := Until(ctx, lw, newLike(zero), func(o runtime.Object) bool {
-		last = o.(T)
-		return done(last)
+	_, err := watchtools.UntilWithSync(ctx, lw, newLike(zero), nil, func(e watch.Event) (bool, error) {
+		last = e.Object.(T)
+		return e.Type != watch.Deleted && done(last), nil
 	})
 	if err != nil {
 		t.Fatalf("wait for %s %s: %v; last seen: %+v", where.resource, where.selector, err, last)

@@ -21,15 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/yaml"
 
 	"stowage.dev/stowage/test/await"
@@ -115,9 +110,8 @@ func (c *Cluster) waitNodes(ctx context.Context, kwok *Process, nodes []*corev1.
 	for _, n := range nodes {
 		missing.Insert(n.Name)
 	}
-	lw := cache.NewListWatchFromClient(c.client.CoreV1().RESTClient(), "nodes", corev1.NamespaceAll, fields.Everything())
-	err := Until(ctx, lw, &corev1.Node{}, func(o runtime.Object) bool {
-		if n, ok := o.(*corev1.Node); ok && Schedulable(n) {
+	_, err := await.Object(ctx, c.client.CoreV1().Nodes(), "", func(n *corev1.Node) bool {
+		if Schedulable(n) {
 			missing.Delete(n.Name)
 		}
 		return missing.Len() == 0
@@ -177,24 +171,11 @@ func (c *Cluster) waitServiceAccount(ctx context.Context, namespace string) erro
 		ctx, cancel = m.WhileRunning(ctx)
 		defer cancel()
 	}
-	lw := cache.NewListWatchFromClient(c.client.CoreV1().RESTClient(), "serviceaccounts", namespace,
-		fields.OneTermEqualSelector(metav1.ObjectNameField, defaultServiceAccount))
-	if err := Until(ctx, lw, &corev1.ServiceAccount{}, func(runtime.Object) bool { return true }); err != nil {
+	accounts := c.client.CoreV1().ServiceAccounts(namespace)
+	if _, err := await.Object(ctx, accounts, defaultServiceAccount, func(*corev1.ServiceAccount) bool { return true }); err != nil {
 		return fmt.Errorf("wait for the default service account of namespace %q: %w", namespace, err)
 	}
 	return nil
-}
-
-// Until watches objects like example until done returns true for one that was added
-// or changed. Its error is the cause of the context's end.
-func Until(ctx context.Context, lw cache.ListerWatcher, example runtime.Object, done func(runtime.Object) bool) error {
-	_, err := watchtools.UntilWithSync(ctx, lw, example, nil, func(e watch.Event) (bool, error) {
-		return (e.Type == watch.Added || e.Type == watch.Modified) && done(e.Object), nil
-	})
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		return cause
-	}
-	return err
 }
 
 // CreateFiles creates, as an administrator, the objects that YAML files

@@ -36,7 +36,6 @@ type Process struct {
 	*supervise.Process
 	name       string
 	logFile    string
-	kubeconfig string
 	base       endpoint
 	healthPath string
 	expected   atomic.Bool // the end of the process
@@ -50,10 +49,6 @@ type endpoint struct {
 
 // Name of the component, such as "kube-apiserver".
 func (p *Process) Name() string { return p.name }
-
-// Kubeconfig is the path of the kubeconfig that the process runs with; empty
-// for etcd and kube-apiserver.
-func (p *Process) Kubeconfig() string { return p.kubeconfig }
 
 // LogFile is the path of the process's output. Restarts append to it.
 func (p *Process) LogFile() string { return p.logFile }
@@ -223,9 +218,6 @@ type Component struct {
 	mu      sync.Mutex
 	process *Process // nil before the first start
 }
-
-// Name of the component, such as "kube-apiserver".
-func (m *Component) Name() string { return m.name }
 
 // Process is the component's latest run, nil if it was never started.
 func (m *Component) Process() *Process {

@@ -26,16 +26,15 @@ type run struct {
 	args       []string
 	env        []string      // the whole environment
 	port       *reservedPort // nil: serves no HTTPS
-	kubeconfig string
-	base       endpoint // without a client: that of port
-	healthPath string   // empty: /readyz
+	base       endpoint      // without a client: that of port
+	healthPath string        // empty: /readyz
 	namespaces uintptr
 	beside     int
 }
 
 // run starts a process and reports its unexpected end.
 func (c *Cluster) run(r run) (*Process, error) {
-	p := &Process{name: r.name, logFile: c.folder.log(r.name), kubeconfig: r.kubeconfig, base: r.base, healthPath: cmp.Or(r.healthPath, "/readyz")}
+	p := &Process{name: r.name, logFile: c.folder.log(r.name), base: r.base, healthPath: cmp.Or(r.healthPath, "/readyz")}
 	if r.port != nil {
 		p.base = endpoint{client: c.http, url: r.port.url()}
 	}

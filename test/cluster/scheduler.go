@@ -70,7 +70,7 @@ func (c *Cluster) StartScheduler(o SchedulerOptions) (*Process, error) {
 	}
 	return c.run(run{
 		name: name, binary: o.Binary, args: append(args, o.ExtraArgs...),
-		env: os.Environ(), port: port, kubeconfig: id.kubeconfig,
+		env: os.Environ(), port: port,
 	})
 }
 

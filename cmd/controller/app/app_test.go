@@ -55,13 +55,13 @@ func (f failing) Run(context.Context) error { return f.err }
 func TestRunAll(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
-	err := runAll(t.Context(), []loop{{"good", disabled{}}, {"bad", failing{broken}}})
+	err := runAll(t.Context(), []namedLoop{{"good", disabled{}}, {"bad", failing{broken}}})
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "bad") {
 		t.Errorf("error %v, want that of the loop bad", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := runAll(ctx, []loop{{"good", disabled{}}}); err != nil {
+	if err := runAll(ctx, []namedLoop{{"good", disabled{}}}); err != nil {
 		t.Errorf("error %v after a cancellation", err)
 	}
 }

@@ -29,8 +29,8 @@ const (
 	provisionerName      = "stowage-provisioner"
 )
 
-// loop is work that the leading replica does.
-type loop struct {
+// namedLoop is work that the leading replica does.
+type namedLoop struct {
 	name string
 	runner
 }
@@ -61,7 +61,7 @@ type parts struct {
 }
 
 // makeLoops creates all loops. An error names the loop.
-func makeLoops(p *parts) ([]loop, error) {
+func makeLoops(p *parts) ([]namedLoop, error) {
 	makers := []struct {
 		name string
 		make func() (runner, error)
@@ -93,13 +93,13 @@ func makeLoops(p *parts) ([]loop, error) {
 			return heartbeats.New(heartbeats.Config{Client: p.client, Informers: p.informers, Reports: p.reports, ReportInformer: p.reportInformer})
 		}},
 	}
-	var loops []loop
+	var loops []namedLoop
 	for _, maker := range makers {
 		made, err := maker.make()
 		if err != nil {
 			return nil, fmt.Errorf("make the loop %s: %w", maker.name, err)
 		}
-		loops = append(loops, loop{maker.name, made})
+		loops = append(loops, namedLoop{maker.name, made})
 	}
 	return loops, nil
 }

@@ -13,6 +13,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -22,11 +24,13 @@ import (
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/term"
+	kubeversion "k8s.io/component-base/version"
 	"k8s.io/component-base/version/verflag"
 	"k8s.io/klog/v2"
 	upstreamapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
 	compat "stowage.dev/kubecompat/scheduler"
 
 	"stowage.dev/stowage/pkg/server/command"
@@ -130,4 +134,34 @@ func run(cmd *cobra.Command, opts *options.Options, plugins frameworkruntime.Reg
 		err = errors.New("scheduler stopped unexpectedly")
 	}
 	return fmt.Errorf("run scheduler: %w", err)
+}
+
+// versionText returns the output for a value of the version flag: "true" and "raw"
+// request the version; "false" and a version to report (--version=vX.Y.Z) have no output.
+func versionText(asked string) string {
+	text := fmt.Sprintf("Stowage %s (Kubernetes %s)\n", command.Version(), kubernetesVersion())
+	switch asked {
+	case "true":
+		return text
+	case "raw":
+		return text + fmt.Sprintf("%#v\n", kubeversion.Get())
+	}
+	return ""
+}
+
+// kubernetesVersion is the version that the build set in component-base, else that of the
+// Kubernetes module.
+func kubernetesVersion() string {
+	stamped := kubeversion.Get().GitVersion
+	if !strings.HasPrefix(stamped, "v0.0.0-") {
+		return stamped
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range info.Deps {
+			if module.Path == "k8s.io/kubernetes" {
+				return module.Version
+			}
+		}
+	}
+	return "v" + kubeversion.DefaultKubeBinaryVersion
 }

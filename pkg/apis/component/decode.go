@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -73,4 +74,12 @@ func ValidateRange[T cmp.Ordered](path *field.Path, value, lowest, highest T) fi
 		shown = text.String()
 	}
 	return field.ErrorList{field.Invalid(path, shown, fmt.Sprintf("must be %v to %v", lowest, highest))}
+}
+
+// ValidateOneOf requires one of the allowed values. The error does not list the empty one.
+func ValidateOneOf[T ~string](path *field.Path, value T, allowed sets.Set[T]) field.ErrorList {
+	if allowed.Has(value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, sets.List(allowed.Difference(sets.New[T](""))))}
 }

@@ -64,12 +64,8 @@ func (c *Controller) reconcile(ctx context.Context, node string) error {
 // requests returns the requests in all pages of a node's report, by path, and its first page.
 func (c *Controller) requests(node string) (first *stowage.LocalDiskReport, requests map[string]cleanjob.Request) {
 	requests = map[string]cleanjob.Request{}
-	for page := int32(1); page <= stowage.MaxPages; page++ {
-		report := stowage.StoredPage(c.ReportInformer.GetStore(), node, page)
-		if report == nil {
-			continue
-		}
-		if page == 1 {
+	for report := range stowage.StoredPages(c.ReportInformer.GetStore(), node) {
+		if report.Spec.Page == 1 {
 			first = report
 		}
 		for i := range report.Status.Entries {

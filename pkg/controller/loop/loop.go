@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loop runs the workqueues of controllers.
+// Package loop has what controllers have in common: workqueues and informers.
 package loop
 
 import (
@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -116,6 +117,14 @@ func List[T any](informer cache.SharedIndexInformer, index, key string) (all []*
 		}
 	}
 	return all
+}
+
+// WithoutManagedFields is a transform of informers that saves memory.
+func WithoutManagedFields(object any) (any, error) {
+	if of, ok := object.(metav1.Object); ok && of.GetManagedFields() != nil { // an object may be transformed twice
+		of.SetManagedFields(nil)
+	}
+	return object, nil
 }
 
 // Start starts informers that one controller uses alone, and waits until they are synced. stop

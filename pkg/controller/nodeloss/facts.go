@@ -111,33 +111,17 @@ func (c *Controller) nodeState(node *corev1.Node) rules.Node {
 
 // readReports adds what the node's provisioner reported about the volume.
 func (c *Controller) readReports(f *volumeFacts) {
-	for page := int32(1); page <= stowage.MaxPages; page++ {
-		report := c.page(f.node, page)
-		if report == nil {
-			if page == 1 {
-				continue // a provisioner or a tombstone creates it again
-			}
-			return
-		}
-		if page == 1 {
+	for report := range stowage.StoredPages(c.ReportInformer.GetStore(), f.node) {
+		if report.Spec.Page == 1 {
 			f.HasTombstone = hasTombstone(report, f.volume)
 		}
 		if at := report.Status.LastTransitionTime; at != nil && at.After(f.ReportedAt) {
 			f.ReportedAt = at.Time
 		}
 		if state, ok := entryOf(report, f.volume); ok {
-			f.Disk, f.page = state, page
+			f.Disk, f.page = state, report.Spec.Page
 		}
 	}
-}
-
-// page is a page of a node's report; nil if there is none.
-func (c *Controller) page(node string, page int32) *stowage.LocalDiskReport {
-	report := stowage.StoredPage(c.ReportInformer.GetStore(), node, page)
-	if report == nil || report.Spec.Page != page {
-		return nil
-	}
-	return report
 }
 
 // entryOf returns the state of the volume's disk in a report, and whether the report lists it.

@@ -171,11 +171,7 @@ func (c *Controller) enqueueSameDisk(old any, volume *corev1.PersistentVolume) {
 
 // enqueueDisksOf enqueues the volumes of any node whose disks the reports of this node list.
 func (c *Controller) enqueueDisksOf(node string) {
-	for page := int32(1); page <= stowage.MaxPages; page++ {
-		report := c.page(node, page)
-		if report == nil {
-			return
-		}
+	for report := range stowage.StoredPages(c.ReportInformer.GetStore(), node) {
 		c.reportChanged(nil, report)
 	}
 }

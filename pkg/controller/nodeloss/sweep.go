@@ -104,11 +104,7 @@ func (c *Controller) resolved(t stowage.Tombstone, home string) bool {
 // shows reports whether the report of a node lists a disk with a volume. The volume alone is no
 // proof: a user, or a compromised provisioner, may have created it for a disk of another node.
 func (c *Controller) shows(node, volume, identity string) bool {
-	for page := int32(1); page <= stowage.MaxPages; page++ {
-		report := c.page(node, page)
-		if report == nil {
-			return false
-		}
+	for report := range stowage.StoredPages(c.ReportInformer.GetStore(), node) {
 		for i := range report.Status.Entries {
 			if entry := &report.Status.Entries[i]; entry.Volume == volume && entry.Identity == identity {
 				return true
@@ -132,7 +128,7 @@ func (c *Controller) obsolete(report *stowage.LocalDiskReport, now time.Time) bo
 	if volumes, err := c.volumes.GetIndexer().IndexKeys(byNode, node); err != nil || len(volumes) > 0 {
 		return false
 	}
-	first := c.page(node, 1)
+	first := stowage.StoredPage(c.ReportInformer.GetStore(), node, 1)
 	if first == nil && report.Spec.Page == 1 || first != nil && len(first.Spec.Tombstones)+len(first.Status.Tombstones) > 0 {
 		return false
 	}

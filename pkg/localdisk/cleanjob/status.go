@@ -163,10 +163,7 @@ const maxResult, maxResultMessage = 4096, 1024
 
 // Encode is the text of a result, cut to what kubelet reads.
 func (r Result) Encode() []byte {
-	r.Message = strings.ToValidUTF8(r.Message, "?")
-	if len(r.Message) > maxResultMessage {
-		r.Message = strings.ToValidUTF8(r.Message[:maxResultMessage], "") + "…"
-	}
+	r.Message = stowage.CutBytes(strings.ToValidUTF8(r.Message, "?"), maxResultMessage)
 	for _, drop := range []func(){func() {}, func() { r.Step = "" }, func() { r.Message = "" }} {
 		drop()
 		if text, err := json.Marshal(r); err == nil && len(text) <= maxResult {

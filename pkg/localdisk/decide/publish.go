@@ -281,3 +281,26 @@ func unconfigured(s *Slot) *disk.Problem {
 func slotRemoved(key disk.Key) *disk.Problem {
 	return disk.Problemf(disk.NotConfigured, "the configuration no longer has %s", key)
 }
+
+// unmounted decides about a volume whose disk was unmounted or detached. After a second scan has
+// found no disk, a volume without a claim is deleted; one with a claim is Missing, and is marked
+// (markOf) so that no pod is scheduled to it, until the disk is back.
+func unmounted(s *Slot) Decision {
+	if !s.Absent() {
+		return wait(stateOf(s.Volume), missing(s))
+	}
+	return lost(s, stowage.EntryMissing, missing(s))
+}
+
+// remounted decides about a volume without a claim whose disk WasAway: it stays if the disk holds
+// what it was published with.
+func remounted(s *Slot) Decision {
+	switch s.Content {
+	case disk.ContentUnknown:
+		return Decision{Do: Inspect, State: stateOf(s.Volume)}
+	case disk.ContentNone:
+		return Decision{Do: WriteRecord, State: stateOf(s.Volume)}
+	default:
+		return lost(s, stateOf(s.Volume), s.FoundAfterAbsence())
+	}
+}

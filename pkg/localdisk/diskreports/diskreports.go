@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/loop"
 )
 
 // HeartbeatNamespace has a Lease for each node with a provisioner, named like the node.
@@ -63,15 +64,8 @@ func NewInformer(client *Client) (cache.SharedIndexInformer, error) {
 			return client.Watch(ctx, o)
 		},
 	}, &stowage.LocalDiskReport{}, 0, cache.Indexers{})
-	if err := informer.SetTransform(withoutManagedFields); err != nil {
+	if err := informer.SetTransform(loop.WithoutManagedFields); err != nil {
 		return nil, fmt.Errorf("make an informer of reports: %w", err)
 	}
 	return informer, nil
-}
-
-func withoutManagedFields(object any) (any, error) {
-	if report, ok := object.(*stowage.LocalDiskReport); ok && report.ManagedFields != nil { // the informer may transform an object twice
-		report.ManagedFields = nil
-	}
-	return object, nil
 }

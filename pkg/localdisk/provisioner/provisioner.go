@@ -38,10 +38,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/clean"
@@ -71,7 +71,7 @@ type Provisioner struct {
 	Config
 	volumes *pvCache
 	factory informers.SharedInformerFactory
-	queue   workqueue.TypedRateLimitingInterface[string] // paths on the node
+	queue   loop.Queue // paths on the node
 
 	paths          *pathTable
 	scanner        *scan.Scanner
@@ -104,10 +104,8 @@ func New(config Config) (*Provisioner, error) {
 		factory:  informers.NewSharedInformerFactory(config.Client, 0),
 		paths:    newPathTable(),
 		settings: newSettings(config.Settings),
+		queue:    loop.NewQueue("local_volumes", retryFirst, retryLast),
 	}
-	p.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "local_volumes"})
 	if err := p.addHandlers(); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
@@ -36,17 +37,9 @@ func newPVCache(client kubernetes.Interface, node string) (*pvCache, error) {
 	own := informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = localpv.Selector(node) })
 	informer := informers.NewSharedInformerFactoryWithOptions(client, 0, own).Core().V1().PersistentVolumes().Informer()
 	return &pvCache{informer, node}, errors.Join(
-		informer.SetTransform(withoutManagedFields),
+		informer.SetTransform(loop.WithoutManagedFields),
 		informer.AddIndexers(cache.Indexers{byPath: pathOfVolume, byIdentity: identityOfVolume}),
 	)
-}
-
-// withoutManagedFields saves memory.
-func withoutManagedFields(object any) (any, error) {
-	if volume, ok := object.(*corev1.PersistentVolume); ok && volume.ManagedFields != nil { // a transform may be called twice
-		volume.ManagedFields = nil
-	}
-	return object, nil
 }
 
 func pathOfVolume(object any) ([]string, error) {

@@ -148,7 +148,7 @@ var errNoAnswer = errors.New("no answer in time")
 
 // putVolume writes the volume, and the response to the cache.
 func (b *Binder) putVolume(ctx context.Context, pv *v1.PersistentVolume) (*v1.PersistentVolume, error) {
-	return b.appliedVolume(b.client.CoreV1().PersistentVolumes().Update(ctx, pv, metav1.UpdateOptions{}))
+	return applied(b.cache.ApplyVolume)(b.client.CoreV1().PersistentVolumes().Update(ctx, pv, metav1.UpdateOptions{}))
 }
 
 // volumeWrite is a write of a volume; want decides as swap.want.
@@ -165,41 +165,36 @@ func (b *Binder) claimWrite(claim *v1.PersistentVolumeClaim, want func(*v1.Persi
 }
 
 func (b *Binder) putVolumeStatus(ctx context.Context, pv *v1.PersistentVolume) (*v1.PersistentVolume, error) {
-	return b.appliedVolume(b.client.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{}))
+	return applied(b.cache.ApplyVolume)(b.client.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{}))
 }
 
 func (b *Binder) putClaim(ctx context.Context, pvc *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
-	return b.appliedClaim(b.client.CoreV1().PersistentVolumeClaims(pvc.Namespace).Update(ctx, pvc, metav1.UpdateOptions{}))
+	return applied(b.cache.ApplyClaim)(b.client.CoreV1().PersistentVolumeClaims(pvc.Namespace).Update(ctx, pvc, metav1.UpdateOptions{}))
 }
 
 func (b *Binder) putClaimStatus(ctx context.Context, pvc *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
-	return b.appliedClaim(b.client.CoreV1().PersistentVolumeClaims(pvc.Namespace).UpdateStatus(ctx, pvc, metav1.UpdateOptions{}))
+	return applied(b.cache.ApplyClaim)(b.client.CoreV1().PersistentVolumeClaims(pvc.Namespace).UpdateStatus(ctx, pvc, metav1.UpdateOptions{}))
 }
 
 func (b *Binder) getVolume(name string) func(context.Context) (*v1.PersistentVolume, error) {
 	return func(ctx context.Context) (*v1.PersistentVolume, error) {
-		return b.appliedVolume(b.client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}))
+		return applied(b.cache.ApplyVolume)(b.client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}))
 	}
 }
 
 func (b *Binder) getClaim(namespace, name string) func(context.Context) (*v1.PersistentVolumeClaim, error) {
 	return func(ctx context.Context) (*v1.PersistentVolumeClaim, error) {
-		return b.appliedClaim(b.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{}))
+		return applied(b.cache.ApplyClaim)(b.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{}))
 	}
 }
 
-func (b *Binder) appliedVolume(pv *v1.PersistentVolume, err error) (*v1.PersistentVolume, error) {
-	if err != nil {
-		return nil, err
+// applied records a written or read object in the cache.
+func applied[T any](apply func(T)) func(T, error) (T, error) {
+	return func(object T, err error) (none T, _ error) {
+		if err != nil {
+			return none, err
+		}
+		apply(object)
+		return object, nil
 	}
-	b.cache.ApplyVolume(pv)
-	return pv, nil
-}
-
-func (b *Binder) appliedClaim(pvc *v1.PersistentVolumeClaim, err error) (*v1.PersistentVolumeClaim, error) {
-	if err != nil {
-		return nil, err
-	}
-	b.cache.ApplyClaim(pvc)
-	return pvc, nil
 }

@@ -114,21 +114,14 @@ func (c *Cache) FitsNode(d *Demand, name string) bool {
 func (c *Cache) Translates(d *Demand) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for _, claim := range d.bound {
-		if v := c.volume[claim.Spec.VolumeName]; v != nil && v.translated != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.bound, func(claim *v1.PersistentVolumeClaim) bool {
+		v := c.volume[claim.Spec.VolumeName]
+		return v != nil && v.translated != nil
+	})
 }
 
 func (c *Cache) fitsAny(d *Demand, nodes []string) bool {
-	for _, name := range nodes {
-		if c.FitsNode(d, name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(nodes, func(name string) bool { return c.FitsNode(d, name) })
 }
 
 // few returns the nodes of a segment if they are no more than fewNodes.

@@ -5,7 +5,6 @@ package volumecache
 
 import (
 	"container/list"
-	"math"
 	"slices"
 	"time"
 
@@ -13,8 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"stowage.dev/kubecompat"
+
 	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
 // hold is the reservation of one claim: an existing volume, or a node to
@@ -198,109 +200,98 @@ func (r *reservations) nodeDeleted(name string) {
 	}
 }
 
-// capacityPool is the storage capacity of one class in one segment. It stays one pool
-// if several CSIStorageCapacity objects describe it, for example while a driver replaces
-// one by another: the object written last counts. A capacityPool exists while it has
-// objects or holds.
-type capacityPool struct {
-	class   string
-	segment *segment
-	objects []*capacity
-	newest  *capacity // of objects; nil: none
-	holds   map[*hold]struct{}
-	held    int64 // bytes of holds; math.MaxInt64: that many or more
-	// counted is the bytes of all holds that ended because the report includes them; see
-	// hold.reportedAtStart.
-	counted int64
+// Reserve chooses volumes and capacity for the pod on the node, makes them unavailable
+// to other pods, and returns the writes that bind them. A reason means that the claims
+// do not fit the node; nothing is reserved then. Reserve first releases what the pod
+// had reserved before, so it may be repeated.
+func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
+	s := c.scratch.Get().(*solution)
+	defer c.putScratch(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reserved.expire()
+	c.reserved.release(d.pod.UID)
+	object, err := c.nodes.Get(node)
+	if err != nil {
+		return nil, match.Reason{Code: match.NodeConflict}
+	}
+	if c.index.NodeByObject(object) == nil {
+		c.setNode(object)
+	}
+	at := c.locationOf(object)
+	if reason := c.solve(s, d, at, exact); reason.Code != 0 {
+		return nil, reason
+	}
+	delete(c.nominated, d.pod.UID)
+	c.rejections.drop(d.pod.UID)
+	return c.commit(s, d.pod, node), match.Reason{}
 }
 
-// addObject adds a CSIStorageCapacity object that describes the pool.
-func (p *capacityPool) addObject(a *capacity) {
-	p.objects = append(slices.Clip(p.objects), a)
-	if p.newest == nil || newer(a.object.ResourceVersion, p.newest.object.ResourceVersion) {
-		p.newest = a
+// commit reserves what the solution chose for the pod.
+func (c *Cache) commit(s *solution, pod *v1.Pod, node string) *plan.Plan {
+	p := &plan.Plan{
+		Pod:    types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name},
+		PodUID: pod.UID,
+		Node:   node,
 	}
-}
-
-func (p *capacityPool) removeObject(a *capacity) {
-	objects := slices.DeleteFunc(slices.Clone(p.objects), func(o *capacity) bool { return o == a })
-	p.objects, p.newest = nil, nil
-	for _, o := range objects {
-		p.addObject(o)
+	for _, b := range s.bindings {
+		v := c.volume[b.volume.Name]
+		p.Bindings = append(p.Bindings, plan.Binding{Claim: b.of.Claim, Volume: v.PV})
+		c.reserved.reserveVolume(b.of, pod, v)
 	}
-}
-
-func (p *capacityPool) addHold(h *hold) {
-	h.pool, h.reportedAtStart = p, -1
-	if p.limited() {
-		h.reportedAtStart = saturate(p.newest.total, p.counted)
+	for _, made := range s.provisions {
+		p.Provisions = append(p.Provisions, plan.Provision{Claim: made.of.Claim, Provisioner: made.group.provisioner})
+		var existing *hold
+		if made.held {
+			existing = c.reserved.byClaim[made.of.key]
+		}
+		c.reserved.reserveNode(made.of, pod, node, made.pool, existing)
 	}
-	p.holds[h] = struct{}{}
-	p.held = saturate(p.held, h.bytes)
-}
-
-// limited reports whether the newest object states a capacity.
-func (p *capacityPool) limited() bool { return p.newest != nil && p.newest.total < math.MaxInt64 }
-
-func (p *capacityPool) removeHold(h *hold) {
-	h.pool = nil
-	delete(p.holds, h)
-	if p.held < math.MaxInt64 {
-		p.held -= h.bytes
-	} else {
-		p.held = p.sum()
-	}
-}
-
-// sum computes held from the holds.
-func (p *capacityPool) sum() int64 {
-	var sum int64
-	for h := range p.holds {
-		sum = saturate(sum, h.bytes)
-	}
-	return sum
-}
-
-// remaining is the bytes not held, never negative. The pool must have an object.
-func (p *capacityPool) remaining() int64 {
-	if p.newest.total == math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return p.newest.total - min(p.newest.total, p.held)
-}
-
-// fits reports whether the pool, nil for none, has enough bytes left for one volume.
-func (p *capacityPool) fits(bytes int64) bool {
-	return p != nil && p.newest != nil && bytes <= p.newest.largest && bytes <= p.remaining()
-}
-
-// capacityPoolOf returns the pool of the class in the segment and creates it if
-// necessary. It takes over the caller's reference to the segment.
-func (c *Cache) capacityPoolOf(class string, of *segment) *capacityPool {
-	if p := of.Data.capacity[class]; p != nil {
-		c.index.Release(of)
-		return p
-	}
-	p := &capacityPool{class: class, segment: of, holds: map[*hold]struct{}{}}
-	if of.Data.capacity == nil {
-		of.Data.capacity = map[string]*capacityPool{}
-	}
-	of.Data.capacity[class] = p
 	return p
 }
 
-// dropIfUnused removes a pool that has neither objects nor holds.
-func (p *capacityPool) dropIfUnused(x *index) {
-	if len(p.objects) == 0 && len(p.holds) == 0 && p.segment.Data.capacity[p.class] == p {
-		delete(p.segment.Data.capacity, p.class)
-		x.Release(p.segment)
+// reserveVolume reserves an existing volume for the claim.
+func (r *reservations) reserveVolume(of *pending, pod *v1.Pod, v *volume) {
+	h := r.share(of, pod, v.hold)
+	h.volume, v.hold = v, h
+	r.free.withdraw(v)
+}
+
+// reserveNode reserves the provisioning of a volume for the claim on the node, with its
+// bytes in the pool; pool is nil for classes without capacity objects. existing is the
+// hold that the claim already has, or nil.
+func (r *reservations) reserveNode(of *pending, pod *v1.Pod, node string, pool *capacityPool, existing *hold) {
+	h := r.share(of, pod, existing)
+	h.node = node
+	if pool != nil {
+		h.bytes = of.Bytes
+		pool.addHold(h)
+		r.enqueue(h, &r.provisioning)
 	}
 }
 
-// saturate adds byte counts, none of them negative, without wrapping around.
-func saturate(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
+// share makes the pod an owner of the claim's hold: the existing one, or else a new one
+// that replaces an invalid one.
+func (r *reservations) share(of *pending, pod *v1.Pod, existing *hold) *hold {
+	h := existing
+	if h == nil {
+		if old := r.byClaim[of.key]; old != nil {
+			r.end(old)
+		}
+		h = &hold{
+			claim: of.key, uid: of.Claim.UID, object: of.Claim,
+			began: r.nextSequence(), group: kubecompat.PodGroup(pod), pods: map[types.UID]struct{}{},
+		}
+		r.byClaim[of.key] = h
 	}
-	return a + b
+	h.pods[pod.UID] = struct{}{}
+	r.byPod[pod.UID] = append(r.byPod[pod.UID], h)
+	return h
+}
+
+// Release releases what the pod has reserved; unknown pods are fine.
+func (c *Cache) Release(pod types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reserved.release(pod)
 }

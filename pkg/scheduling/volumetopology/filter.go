@@ -5,6 +5,7 @@ package volumetopology
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"time"
 
@@ -12,8 +13,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"stowage.dev/stowage/pkg/metrics"
+	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
+	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
 )
 
 // Filter reports whether the pod's claims fit the node. It stores nothing; Score and
@@ -85,4 +88,67 @@ func (p *Plugin) AddPod(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, adde
 		s.Demand.UndoEviction(info.Node().Name, added.GetPod().UID)
 	}
 	return nil
+}
+
+// PreFilter compiles the pod's claims for the cycle and narrows the nodes if that helps.
+func (p *Plugin) PreFilter(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if pod.Spec.NodeName != "" || !claims.Any(pod) {
+		// Also a running pod whose resize is deferred: its volumes are already on its
+		// node (KEP-1287).
+		cycle.Write(stateKey, &state{})
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	begun, refusal, err := attempt.Begin(ctx, p.cache, pod)
+	switch {
+	case err != nil:
+		return nil, fwk.AsStatus(err)
+	case refusal != nil:
+		cycle.Write(stateKey, &state{rejected: true})
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, refusal.Error())
+	}
+	s := &state{Attempt: begun}
+	cycle.Write(stateKey, s)
+	nodes, reason := p.cache.Nodes(begun.Demand)
+	switch {
+	case reason.Code != match.Fits:
+		s.rejected = true
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason.Code.String())
+	case nodes == nil:
+		return nil, nil
+	}
+	return &fwk.PreFilterResult{NodeNames: nodes}, nil
+}
+
+// PreFilterExtensions is for preemption, which simulates evictions.
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
+
+// PostFilter ends the attempt if evicting pods cannot help, before DefaultPreemption
+// runs. It evicts nothing itself.
+//
+// While volumes that were freed for the pod are becoming available, it returns no result,
+// which keeps the nomination and with it the CPU and memory of the victims. Otherwise the
+// nomination would be lost: without candidates DefaultPreemption clears it, with
+// candidates it evicts again.
+//
+// Evictions do not help a pod that PreFilter rejected. Plugins whose PreFilter did not
+// run then lack their state, and their errors would appear in the pod's event.
+func (p *Plugin) PostFilter(_ context.Context, cycle fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	s, err := stateOf(cycle)
+	switch {
+	case err != nil: // another plugin's PreFilter rejected the pod before ours ran
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	case s.Awaiting && !ruledOut(statuses, pod.Status.NominatedNodeName):
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+			fmt.Sprintf("preemption: waiting for the storage of evicted pods to be available again on node %q", pod.Status.NominatedNodeName))
+	case s.rejected:
+		cleared := &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride}}
+		return cleared, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+	}
+	return nil, fwk.NewStatus(fwk.Unschedulable)
+}
+
+// ruledOut reports whether another plugin rejects the node regardless of evictions.
+func ruledOut(statuses fwk.NodeToStatusReader, node string) bool {
+	status := statuses.Get(node)
+	return status.Code() == fwk.UnschedulableAndUnresolvable && status.Plugin() != "" && status.Plugin() != Name
 }

@@ -13,17 +13,22 @@ package volumetopology
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
 	fwk "k8s.io/kube-scheduler/framework"
+
 	compat "stowage.dev/kubecompat/plugin"
 
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/scheduling/binder"
+	"stowage.dev/stowage/pkg/scheduling/claims"
+	"stowage.dev/stowage/pkg/scheduling/plan"
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
 	"stowage.dev/stowage/pkg/scheduling/volumecache/score"
 )
@@ -103,4 +108,60 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 	}
 	p.activateOnRelease(ctx)
 	return p, nil
+}
+
+// caches are the caches of this process by informer factory: all profiles of one
+// scheduler share one, so that no volume is assigned twice; schedulers in one process are
+// separate.
+var caches = &cacheSet{caches: map[informers.SharedInformerFactory]*volumecache.Cache{}}
+
+type cacheSet struct {
+	mu     sync.Mutex
+	caches map[informers.SharedInformerFactory]*volumecache.Cache
+}
+
+// of returns the factory's cache. It is created at the first call and removed when ctx
+// ends.
+func (s *cacheSet) of(ctx context.Context, factory informers.SharedInformerFactory) (*volumecache.Cache, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cache := s.caches[factory]; cache != nil {
+		return cache, nil
+	}
+	cache, err := volumecache.New(volumecache.Config{Informers: factory})
+	if err != nil {
+		return nil, err
+	}
+	s.caches[factory] = cache
+	unwatch := metrics.WatchCache(cache.Size)
+	context.AfterFunc(ctx, func() {
+		unwatch()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.caches, factory)
+	})
+	return cache, nil
+}
+
+// claimsSigner is the key of the plugin's fragment of a pod's signature.
+const claimsSigner = "v1.Pod.Spec.Volumes.BoundClaims()"
+
+// SignPod signs what the plugin's decisions depend on: the volume sources, and the volume
+// of each bound claim. The stock fragment contains neither namespace nor volume, so
+// claims of the same name in two namespaces would share cached results. A pod with an
+// unbound claim is not signed: each such pod changes what the next one finds.
+func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	fragments := []fwk.SignFragment{{Key: fwk.VolumesSignerName, Value: fwk.VolumesSigner(pod)}}
+	if !claims.Any(pod) {
+		return fragments, nil
+	}
+	bound := map[string]string{} // JSON sorts the keys
+	for use := range claims.Used(pod) {
+		claim := p.cache.Claim(pod.Namespace, use.Name)
+		if claim == nil || !plan.IsBound(claim) {
+			return nil, fwk.NewStatus(fwk.Unschedulable, "pod has a claim that is not bound")
+		}
+		bound[pod.Namespace+"/"+use.Name] = claim.Spec.VolumeName
+	}
+	return append(fragments, fwk.SignFragment{Key: claimsSigner, Value: bound}), nil
 }

@@ -16,6 +16,7 @@ import (
 // TestScale: package score has the framework's scale.
 func TestScale(t *testing.T) {
 	t.Parallel()
+	//nolint:staticcheck // Kubernetes 1.37 deprecates these names; 1.35 has no others.
 	if fwk.MinNodeScore != 0 || fwk.MaxNodeScore != score.Max {
 		t.Errorf("the framework's scores are %d to %d, ours 0 to %d", fwk.MinNodeScore, fwk.MaxNodeScore, score.Max)
 	}

@@ -23,14 +23,13 @@ type Class struct {
 // MakeClass starts a WaitForFirstConsumer class that cannot provision and
 // whose reclaim policy is Delete.
 func MakeClass(name string) *Class {
-	mode, reclaim := storagev1.VolumeBindingWaitForFirstConsumer, v1.PersistentVolumeReclaimDelete
 	b := &Class{}
 	return b.begin(b, &storagev1.StorageClass{
 		TypeMeta:          metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
 		ObjectMeta:        metav1.ObjectMeta{Name: name},
 		Provisioner:       noProvisioner,
-		VolumeBindingMode: &mode,
-		ReclaimPolicy:     &reclaim,
+		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
+		ReclaimPolicy:     new(v1.PersistentVolumeReclaimDelete),
 	})
 }
 
@@ -82,15 +81,13 @@ func (b *Capacity) Class(name string) *Capacity { b.object.StorageClassName = na
 
 // Capacity sets capacity, such as "100Gi".
 func (b *Capacity) Capacity(quantity string) *Capacity {
-	q := resource.MustParse(quantity)
-	b.object.Capacity = &q
+	b.object.Capacity = new(resource.MustParse(quantity))
 	return b
 }
 
 // Max sets maximumVolumeSize.
 func (b *Capacity) Max(quantity string) *Capacity {
-	q := resource.MustParse(quantity)
-	b.object.MaximumVolumeSize = &q
+	b.object.MaximumVolumeSize = new(resource.MustParse(quantity))
 	return b
 }
 

@@ -26,7 +26,8 @@ func newNetwork(ctx context.Context, pid int) (*network, error) {
 		err := run(ctx, "", "ip", "link", "add", s.device(), "type", "veth", "peer", "name", "machine", "netns", strconv.Itoa(pid))
 		if err == nil {
 			n := &network{slot: s, pid: pid}
-			return n, n.open(ctx)
+			err = n.open(ctx)
+			return n, err
 		}
 		if !strings.Contains(err.Error(), "File exists") {
 			return nil, fmt.Errorf("make the nodes' network: %w", err)

@@ -280,12 +280,5 @@ func (n *Node) offer(class, folder string, options map[string]any) {
 	n.do(os.MkdirAll(n.folders[class], 0o755))
 	n.options[class] = map[string]any{"hostDir": n.folders[class]}
 	maps.Copy(n.options[class], options)
-	n.AllowClass(class)
-}
-
-// AllowClass lets provisioners create volumes of a class. All tests share the ConfigMap, so
-// classes are only added.
-func (n *Node) AllowClass(class string) {
-	n.t.Helper()
 	n.do(provisioners.AllowClass(n.Env.Context(), n.Env.Client, class))
 }

@@ -14,12 +14,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
 )
 
@@ -98,9 +97,8 @@ func (s *setup) startPVController(ctx context.Context) error {
 	if _, err := s.client.CoreV1().PersistentVolumes().Create(ctx, last, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	lw := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "persistentvolumes", "", fields.OneTermEqualSelector("metadata.name", last.Name))
-	if err := cluster.Until(ctx, lw, &v1.PersistentVolume{}, func(o runtime.Object) bool {
-		return o.(*v1.PersistentVolume).Status.Phase == v1.VolumeAvailable
+	if _, err := await.Object(ctx, s.client.CoreV1().PersistentVolumes(), last.Name, func(pv *v1.PersistentVolume) bool {
+		return pv.Status.Phase == v1.VolumeAvailable
 	}); err != nil {
 		return fmt.Errorf("wait for the PV controller to make volume %s Available: %w", last.Name, err)
 	}

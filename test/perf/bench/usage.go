@@ -12,11 +12,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/tools/cache"
 
+	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/source"
 )
@@ -123,9 +121,8 @@ func (s *setup) awaitPhases(ctx context.Context, _ *usage) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, phaseTime)
 	defer cancel()
-	lw := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "persistentvolumes", "", fields.Everything())
-	if err := cluster.Until(limited, lw, &v1.PersistentVolume{}, func(o runtime.Object) bool {
-		if pv := o.(*v1.PersistentVolume); pv.Status.Phase == v1.VolumeBound {
+	if _, err := await.Object(limited, s.client.CoreV1().PersistentVolumes(), "", func(pv *v1.PersistentVolume) bool {
+		if pv.Status.Phase == v1.VolumeBound {
 			open.Delete(pv.Name)
 		}
 		return len(open) == 0

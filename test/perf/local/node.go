@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +19,7 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/parts"
+	"stowage.dev/stowage/test/perf/source"
 	"stowage.dev/stowage/test/provisioners"
 )
 
@@ -179,7 +178,7 @@ func (n *node) prepare(ctx context.Context, kind, name string) (appear func() er
 	if kind == blockClass {
 		return func() error { return os.Symlink(device, path) }, nil
 	}
-	_, err = command(ctx, "mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", device)
+	_, err = source.Output(ctx, "mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", device)
 	return func() error { return n.mount(device, path, "ext4", "") }, err
 }
 
@@ -204,26 +203,17 @@ func (n *node) mount(from, to, filesystem, options string) error {
 // disks are.
 func (n *node) attach(ctx context.Context, name, size string) (device string, err error) {
 	image := n.path("images", name)
-	if _, err := command(ctx, "truncate", "--size="+size, image); err != nil {
+	if _, err := source.Output(ctx, "truncate", "--size="+size, image); err != nil {
 		return "", err
 	}
-	device, err = command(ctx, "losetup", "--find", "--show", "--direct-io=on", image)
+	device, err = source.Output(ctx, "losetup", "--find", "--show", "--direct-io=on", image)
 	if err != nil {
 		return "", err
 	}
 	n.devices = append(n.devices, device)
 	n.later(func() error {
-		_, err := command(context.Background(), "losetup", "--detach", device)
+		_, err := source.Output(context.Background(), "losetup", "--detach", device)
 		return err
 	})
 	return device, nil
-}
-
-// command runs a program and returns its output.
-func command(ctx context.Context, name string, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out)), nil
 }

@@ -51,7 +51,7 @@ func (b *bench) resting(ctx context.Context, _ *parts.Run) (measured figures.Set
 			}
 		}
 		start := time.Since(begin)
-		if _, err := command(ctx, "sync"); err != nil {
+		if _, err := source.Output(ctx, "sync"); err != nil {
 			return err
 		}
 		parts.Progress("the provisioner becomes idle")

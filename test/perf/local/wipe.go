@@ -31,7 +31,7 @@ const wipeBytes = 1 << 30
 // the device is added to its last argument.
 var wipes = []struct{ command, alone []string }{
 	{[]string{"zero"}, nil},
-	{[]string{"dd-zero", "1"}, []string{"dd", "if=/dev/zero", "bs=1M", "oflag=direct", "of="}},
+	{[]string{"dd-zero", "1"}, []string{"dd", "if=/dev/zero", "bs=1M", "oflag=direct", "status=none", "of="}},
 	{[]string{"shred", "1"}, []string{"shred", "--iterations=1", ""}},
 }
 
@@ -112,7 +112,7 @@ func cold(program, to string) (string, error) {
 
 // fill writes all of a device, then times the program that writes the same as the provisioner; NaN without one.
 func fill(ctx context.Context, device string, alone []string) (seconds float64, err error) {
-	_, err = command(ctx, "sh", "-c", fmt.Sprintf("head -c %d /dev/urandom | dd of=%s bs=1M iflag=fullblock oflag=direct status=none", wipeBytes, device))
+	_, err = source.Output(ctx, "sh", "-c", fmt.Sprintf("head -c %d /dev/urandom | dd of=%s bs=1M iflag=fullblock oflag=direct status=none", wipeBytes, device))
 	if err != nil || alone == nil {
 		return math.NaN(), err
 	}
@@ -122,10 +122,10 @@ func fill(ctx context.Context, device string, alone []string) (seconds float64, 
 		args = append(args, "count="+strconv.Itoa(wipeBytes>>20))
 	}
 	begin := time.Now()
-	if _, err := command(ctx, args[0], args[1:]...); err != nil {
+	if _, err := source.Output(ctx, args[0], args[1:]...); err != nil {
 		return 0, err
 	}
-	if _, err := command(ctx, "sync", device); err != nil {
+	if _, err := source.Output(ctx, "sync", device); err != nil {
 		return 0, err
 	}
 	return time.Since(begin).Seconds(), nil

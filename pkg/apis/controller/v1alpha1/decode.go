@@ -4,7 +4,14 @@
 package v1alpha1
 
 import (
+	"regexp"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"stowage.dev/stowage/pkg/apis/component"
 )
@@ -33,4 +40,58 @@ func (c *ControllerConfiguration) SetDefaults() {
 	component.Default(&c.OrphanCleans.PerHour, new(int32(10)))
 	c.ClientConnection.SetDefaults(50, 100)
 	c.LeaderElection.SetDefaults(true, "stowage-system", "stowage-controller")
+}
+
+// Bounds, inclusive.
+const (
+	minDelay, maxDelay       = time.Second, 8760 * time.Hour
+	minReleases, maxReleases = 1, 10000
+	maxCleans                = 10000
+)
+
+var (
+	policies     = sets.New(NodeLossKeep, NodeLossRelease)
+	outOfService = sets.New(OutOfServiceIgnore, OutOfServiceLost)
+)
+
+// Validate returns the faults of a defaulted configuration.
+func (c *ControllerConfiguration) Validate() (errs field.ErrorList) {
+	if *c.HealthAddress != "" {
+		_, errs = component.ValidateAddress(field.NewPath("healthAddress"), *c.HealthAddress)
+	}
+	errs = append(errs, validateNodeLoss(field.NewPath("nodeLoss"), &c.NodeLoss)...)
+	errs = append(errs, component.ValidateRange(field.NewPath("orphanCleans", "perHour"), *c.OrphanCleans.PerHour, 0, maxCleans)...)
+	errs = append(errs, c.ClientConnection.Validate(field.NewPath("clientConnection"))...)
+	return append(errs, c.LeaderElection.Validate(field.NewPath("leaderElection"))...)
+}
+
+func validateNodeLoss(path *field.Path, l *NodeLoss) field.ErrorList {
+	errs := component.ValidateOneOf(path.Child("policy"), l.Policy, policies)
+	errs = append(errs, component.ValidateRange(path.Child("delay"), l.Delay.Duration, minDelay, maxDelay)...)
+	errs = append(errs, component.ValidateOneOf(path.Child("outOfService"), l.OutOfService, outOfService)...)
+	errs = append(errs, component.ValidateRange(path.Child("releasesPerMinute"), *l.ReleasesPerMinute, minReleases, maxReleases)...)
+	seen := sets.New[string]()
+	for i, owner := range l.RecreatingOwners {
+		at := path.Child("recreatingOwners").Index(i)
+		if seen.Has(owner) {
+			errs = append(errs, field.Duplicate(at, owner))
+		} else {
+			errs = append(errs, validateOwner(at, owner)...)
+		}
+		seen.Insert(owner)
+	}
+	return errs
+}
+
+var kindName = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+
+// validateOwner accepts kinds of custom resources. Of the built-in kinds only StatefulSets and
+// pods recreate claims; separate rules apply to them.
+func validateOwner(path *field.Path, owner string) field.ErrorList {
+	kind := schema.ParseGroupKind(owner)
+	if kindName.MatchString(kind.Kind) && strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io") &&
+		len(validation.IsDNS1123Subdomain(kind.Group)) == 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, owner, "must be Kind.group of a custom resource, such as Cluster.postgresql.cnpg.io; claims of StatefulSets and generic ephemeral ones are released without being listed")}
 }

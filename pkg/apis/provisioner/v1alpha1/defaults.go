@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/pkg/apis/component"
 )
 
 // Defaults, as users see them in docs/provisioner-configuration.md; the fields have their
@@ -30,12 +32,12 @@ const (
 
 // setDefaults sets every field that is absent, and replaces values by their canonical form.
 func setDefaults(c *ProvisionerConfiguration) {
-	setPointer(&c.MinResyncPeriod, metav1.Duration{Duration: defaultMinResyncPeriod})
-	setPointer(&c.MaxCleaning, defaultMaxCleaning)
-	setPointer(&c.MaxBlankProofs, defaultMaxBlankProofs)
-	setPointer(&c.BlankProofRate, resource.MustParse(defaultBlankProofRate))
-	setPointer(&c.OrphanGracePeriod, metav1.Duration{Duration: defaultOrphanGracePeriod})
-	setPointer(&c.ProbeTimeout, metav1.Duration{Duration: defaultProbeTimeout})
+	component.Default(&c.MinResyncPeriod, &metav1.Duration{Duration: defaultMinResyncPeriod})
+	component.Default(&c.MaxCleaning, new(defaultMaxCleaning))
+	component.Default(&c.MaxBlankProofs, new(defaultMaxBlankProofs))
+	component.Default(&c.BlankProofRate, new(resource.MustParse(defaultBlankProofRate)))
+	component.Default(&c.OrphanGracePeriod, &metav1.Duration{Duration: defaultOrphanGracePeriod})
+	component.Default(&c.ProbeTimeout, &metav1.Duration{Duration: defaultProbeTimeout})
 	for name, class := range c.Classes {
 		setClassDefaults(&class)
 		c.Classes[name] = class
@@ -44,10 +46,10 @@ func setDefaults(c *ProvisionerConfiguration) {
 
 func setClassDefaults(c *Class) {
 	c.HostDir, c.MountDir = withoutSlash(c.HostDir), withoutSlash(c.MountDir)
-	setDefault(&c.MountDir, c.HostDir)
-	setDefault(&c.VolumeMode, corev1.PersistentVolumeFilesystem)
-	setDefault(&c.AccessMode, corev1.ReadWriteOnce)
-	setDefault(&c.NamePattern, defaultNamePattern)
+	component.Default(&c.MountDir, c.HostDir)
+	component.Default(&c.VolumeMode, corev1.PersistentVolumeFilesystem)
+	component.Default(&c.AccessMode, corev1.ReadWriteOnce)
+	component.Default(&c.NamePattern, defaultNamePattern)
 	if c.BlockCleanerCommand == nil {
 		c.BlockCleanerCommand = []string{string(defaultDevice)}
 		if c.VolumeMode == corev1.PersistentVolumeBlock {
@@ -55,9 +57,9 @@ func setClassDefaults(c *Class) {
 		}
 	}
 	c.BlockCleanerCommand = canonical(c.BlockCleanerCommand)
-	setPointer(&c.CleanTimeout, metav1.Duration{Duration: defaultCleanTimeout})
-	setDefault(&c.ExistingData, ExistingDataRefuse)
-	setDefault(&c.VolumeName, VolumeNameStowage)
+	component.Default(&c.CleanTimeout, &metav1.Duration{Duration: defaultCleanTimeout})
+	component.Default(&c.ExistingData, ExistingDataRefuse)
+	component.Default(&c.VolumeName, VolumeNameStowage)
 }
 
 // withoutSlash removes slashes at the end of a folder, which old configurations have.
@@ -66,18 +68,6 @@ func withoutSlash(dir string) string {
 		return trimmed
 	}
 	return dir
-}
-
-func setDefault[T ~string](field *T, value T) {
-	if *field == "" {
-		*field = value
-	}
-}
-
-func setPointer[T any](field **T, value T) {
-	if *field == nil {
-		*field = &value
-	}
 }
 
 // Method is a built-in method of cleaning a device.

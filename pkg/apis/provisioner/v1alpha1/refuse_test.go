@@ -74,16 +74,16 @@ func TestRefuse(t *testing.T) {
 		}},
 		"an invalid rate": {map[string]string{"blankProofRate": "fast", "maxBlankProofs": "65"}, []string{
 			`blankProofRate: Invalid value: "fast": must be a number of bytes, such as 200Mi`,
-			"maxBlankProofs: Invalid value: 65: must be a whole number from 1 to 64",
+			"maxBlankProofs: Invalid value: 65: must be 1 to 64",
 		}},
 		"a rate below all disks": {map[string]string{"blankProofRate": "1000"}, []string{
 			`blankProofRate: Invalid value: "1k": must be from 1Mi to 1Ti bytes`,
 		}},
 		"numbers out of bounds": {map[string]string{"maxCleaning": "0", "probeTimeout": "1h", "minResyncPeriod": "10ms", "orphanGracePeriod": "0s"}, []string{
-			"maxCleaning: Invalid value: 0: must be a whole number from 1 to 64",
-			`minResyncPeriod: Invalid value: "10ms": must be from 1s to 24h0m0s`,
-			`orphanGracePeriod: Invalid value: "0s": must be from 1s to 720h0m0s`,
-			`probeTimeout: Invalid value: "1h0m0s": must be from 1s to 10m0s`,
+			"maxCleaning: Invalid value: 0: must be 1 to 64",
+			`minResyncPeriod: Invalid value: "10ms": must be 1s to 24h0m0s`,
+			`orphanGracePeriod: Invalid value: "0s": must be 1s to 720h0m0s`,
+			`probeTimeout: Invalid value: "1h0m0s": must be 1s to 10m0s`,
 		}},
 		"a taint that is not named": {map[string]string{removeTaintKey: "true", taintKeyKey: `""`}, []string{
 			"provisionerNotReadyNodeTaintKey: Required value: must be the key of the startup taint, because removeNodeNotReadyTaint is on",

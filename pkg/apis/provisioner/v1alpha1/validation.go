@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"stowage.dev/stowage/pkg/apis/component"
 )
 
 // The bounds of numbers and times, inclusive.
@@ -51,7 +53,7 @@ var (
 // validator collects the errors of a configuration.
 type validator struct{ errs field.ErrorList }
 
-func (v *validator) add(err *field.Error) { v.errs = append(v.errs, err) }
+func (v *validator) add(errs ...*field.Error) { v.errs = append(v.errs, errs...) }
 
 // validate returns an error for each fault: it names the field by its path and what is allowed.
 // The configuration must be defaulted.
@@ -86,27 +88,15 @@ func validate(c *ProvisionerConfiguration) field.ErrorList {
 	} else if c.RemoveNodeNotReadyTaint {
 		v.add(field.Required(taint, "must be the key of the startup taint, because removeNodeNotReadyTaint is on"))
 	}
-	v.duration("minResyncPeriod", c.MinResyncPeriod.Duration, minResyncPeriod, maxResyncPeriod)
-	v.duration("orphanGracePeriod", c.OrphanGracePeriod.Duration, minOrphanGrace, maxOrphanGrace)
-	v.duration("probeTimeout", c.ProbeTimeout.Duration, minProbeTimeout, maxProbeTimeout)
-	v.atATime("maxCleaning", *c.MaxCleaning)
-	v.atATime("maxBlankProofs", *c.MaxBlankProofs)
+	v.add(component.ValidateRange(field.NewPath("minResyncPeriod"), c.MinResyncPeriod.Duration, minResyncPeriod, maxResyncPeriod)...)
+	v.add(component.ValidateRange(field.NewPath("orphanGracePeriod"), c.OrphanGracePeriod.Duration, minOrphanGrace, maxOrphanGrace)...)
+	v.add(component.ValidateRange(field.NewPath("probeTimeout"), c.ProbeTimeout.Duration, minProbeTimeout, maxProbeTimeout)...)
+	v.add(component.ValidateRange(field.NewPath("maxCleaning"), *c.MaxCleaning, 1, maxAtATime)...)
+	v.add(component.ValidateRange(field.NewPath("maxBlankProofs"), *c.MaxBlankProofs, 1, maxAtATime)...)
 	if rate := c.BlankProofRate; rate.Cmp(resource.MustParse(minBlankRate)) < 0 || rate.Cmp(resource.MustParse(maxBlankRate)) > 0 {
 		v.add(field.Invalid(field.NewPath("blankProofRate"), rate.String(), fmt.Sprintf("must be from %s to %s bytes", minBlankRate, maxBlankRate)))
 	}
 	return v.errs
-}
-
-func (v *validator) duration(key string, value, lowest, highest time.Duration) {
-	if value < lowest || value > highest {
-		v.add(field.Invalid(field.NewPath(key), value.String(), fmt.Sprintf("must be from %s to %s", lowest, highest)))
-	}
-}
-
-func (v *validator) atATime(key string, value int32) {
-	if value < 1 || value > maxAtATime {
-		v.add(field.Invalid(field.NewPath(key), value, fmt.Sprintf("must be a whole number from 1 to %d", maxAtATime)))
-	}
 }
 
 func (v *validator) qualified(at *field.Path, key string) {
@@ -130,8 +120,8 @@ func (v *validator) converted(at *field.Path, name string) {
 }
 
 func (v *validator) toleration(at *field.Path, t *corev1.Toleration) {
-	oneOf(v, at.Child("operator"), t.Operator, operators)
-	oneOf(v, at.Child("effect"), t.Effect, taintEffects)
+	v.add(component.ValidateOneOf(at.Child("operator"), t.Operator, operators)...)
+	v.add(component.ValidateOneOf(at.Child("effect"), t.Effect, taintEffects)...)
 	if t.Key != "" {
 		v.qualified(at.Child("key"), t.Key)
 	} else if t.Operator != corev1.TolerationOpExists {
@@ -139,13 +129,6 @@ func (v *validator) toleration(at *field.Path, t *corev1.Toleration) {
 	}
 	if s := t.TolerationSeconds; s != nil && (*s < 0 || *s > math.MaxInt32) {
 		v.add(field.Invalid(at.Child("tolerationSeconds"), *s, fmt.Sprintf("must be a whole number from 0 to %d", math.MaxInt32)))
-	}
-}
-
-// oneOf reports a value that is none of those that are allowed; the empty one is not named.
-func oneOf[T ~string](v *validator, at *field.Path, value T, allowed sets.Set[T]) {
-	if !allowed.Has(value) {
-		v.add(field.NotSupported(at, value, sets.List(allowed.Difference(sets.New[T]("")))))
 	}
 }
 
@@ -173,11 +156,11 @@ func (v *validator) class(at *field.Path, c *Class) {
 	if c.MountDir != c.HostDir {
 		v.folder(at.Child("mountDir"), c.MountDir)
 	}
-	oneOf(v, at.Child("volumeMode"), c.VolumeMode, volumeModes)
-	oneOf(v, at.Child("accessMode"), c.AccessMode, accessModes)
-	oneOf(v, at.Child("fsType"), c.FSType, fsTypes)
-	oneOf(v, at.Child("existingData"), c.ExistingData, existingData)
-	oneOf(v, at.Child("volumeName"), c.VolumeName, volumeNames)
+	v.add(component.ValidateOneOf(at.Child("volumeMode"), c.VolumeMode, volumeModes)...)
+	v.add(component.ValidateOneOf(at.Child("accessMode"), c.AccessMode, accessModes)...)
+	v.add(component.ValidateOneOf(at.Child("fsType"), c.FSType, fsTypes)...)
+	v.add(component.ValidateOneOf(at.Child("existingData"), c.ExistingData, existingData)...)
+	v.add(component.ValidateOneOf(at.Child("volumeName"), c.VolumeName, volumeNames)...)
 	v.patterns(at.Child("namePattern"), c.NamePattern)
 	v.blockCleaner(at.Child("blockCleanerCommand"), c.BlockCleanerCommand)
 	if c.FSCleanerCommand != nil {

@@ -73,6 +73,15 @@ func fitTombstone(t Tombstone) Tombstone {
 	return t
 }
 
+// CutBytes returns at most limit bytes of a text. A text that is cut ends in "…".
+func CutBytes(text string, limit int) string {
+	const more = "…"
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit-len(more)], "") + more
+}
+
 // cut returns at most limit characters of a text.
 func cut(text string, limit int) string {
 	text = strings.ToValidUTF8(text, "\ufffd")

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"iter"
 	"slices"
 	"strconv"
 )
@@ -43,14 +44,28 @@ func PageName(node string, page int32) string {
 	return node + suffix
 }
 
+// store is an informer's.
+type store interface {
+	GetByKey(key string) (object any, exists bool, err error)
+}
+
+// StoredPages are the pages of a node's report in the store of an informer, in order.
+func StoredPages(store store, node string) iter.Seq[*LocalDiskReport] {
+	return func(yield func(*LocalDiskReport) bool) {
+		for page := int32(1); page <= MaxPages; page++ {
+			if report := StoredPage(store, node, page); report != nil && !yield(report) {
+				return
+			}
+		}
+	}
+}
+
 // StoredPage returns a page of a node's report from the store of an informer; nil if it does not
 // exist.
-func StoredPage(store interface {
-	GetByKey(key string) (object any, exists bool, err error)
-}, node string, page int32) *LocalDiskReport {
+func StoredPage(store store, node string, page int32) *LocalDiskReport {
 	object, _, err := store.GetByKey(PageName(node, page))
 	report, ok := object.(*LocalDiskReport)
-	if err != nil || !ok || report.Spec.NodeName != node {
+	if err != nil || !ok || report.Spec.NodeName != node || report.Spec.Page != page {
 		return nil
 	}
 	return report

@@ -11,8 +11,10 @@
 package rules
 
 import (
+	"slices"
 	"time"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -217,4 +219,85 @@ func decideUnclaimed(f *Facts, d Decision) Decision {
 func (d Decision) wait(state State, message string) Decision {
 	d.Do, d.State, d.Message = None, state, message
 	return d
+}
+
+// Window is the interval in which releases are counted.
+const Window = time.Minute
+
+// Leeway is the time after the release was written in which the claim may be deleted.
+const Leeway = 10 * time.Second
+
+// WithinLeeway reports whether the claim of a release may be deleted now. Later the release is
+// written again, within the budget: otherwise claims whose releases were written before a
+// controller crashed would be deleted in addition to those of its successor. A release dated in
+// the future would be counted at another time than its claim is deleted.
+func (r *BegunRelease) WithinLeeway(now time.Time) bool {
+	return now.Sub(r.At) <= Leeway && r.At.Sub(now) <= Leeway
+}
+
+// Spent is how many of the releases, by the UID of their volumes, may have had a claim deleted in
+// the window that ends now. Releases dated further ahead than clocks may differ do not count: they
+// would block all others forever.
+func Spent(releases map[string]time.Time, now time.Time) int {
+	return len(inWindow(releases, now))
+}
+
+// AvailableAt is when budget is available again: when fewer than limit releases, which is at least
+// 1, are in the window.
+func AvailableAt(releases map[string]time.Time, limit int, now time.Time) time.Time {
+	in := inWindow(releases, now)
+	if len(in) < limit {
+		return now
+	}
+	slices.SortFunc(in, time.Time.Compare)
+	return in[len(in)-max(limit, 1)].Add(Window + Leeway)
+}
+
+// inWindow returns the times of the releases in the window.
+func inWindow(releases map[string]time.Time, now time.Time) []time.Time {
+	var in []time.Time
+	for _, at := range releases {
+		if at.After(now.Add(-Window-Leeway)) && at.Before(now.Add(Window)) {
+			in = append(in, at)
+		}
+	}
+	return in
+}
+
+// PublishedVolume is a volume of a tombstone's disk.
+type PublishedVolume struct {
+	Identity, UID string
+	Created       time.Time // to the second
+	Deleting      bool
+	// Shown: the volume is of the tombstone's node, or the report of its node lists the disk with
+	// this volume.
+	Shown bool
+	// OnOtherNode: a node other than the volume's reports the disk.
+	OnOtherNode bool
+	// Lost: the volume is marked as lost, or its node does not exist.
+	Lost bool
+}
+
+// Resolved reports whether a tombstone is no longer needed. Either the disk was published again
+// after the tombstone was written: it was clean then, because provisioners publish clean disks
+// only. Or the volume of the tombstone still exists and its node is back. A tombstone that stayed
+// would have data cleaned that is written from now on. A tombstone that retains data is resolved
+// only by the second case: it is up to the administrator.
+func Resolved(t stowage.Tombstone, volumes []PublishedVolume) bool {
+	var since time.Time
+	if t.Since != nil {
+		since = t.Since.Truncate(time.Second)
+	}
+	for _, v := range volumes {
+		switch {
+		case v.Identity != t.Identity || v.OnOtherNode:
+		case v.UID == t.VolumeUID:
+			if !v.Deleting && !v.Lost {
+				return true
+			}
+		case v.Shown && t.State != stowage.TombstoneRetained && !v.Created.Before(since):
+			return true
+		}
+	}
+	return false
 }

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -263,20 +262,11 @@ func (r *Reporter) event(object *corev1.ObjectReference, kind, reason, text stri
 	case eventDelete, eventCleaned, eventFailedDelete, string(disk.VolumeInUse):
 		action = actionClean
 	}
-	r.Events.Eventf(object, nil, kind, reason, action, "%s", note(text))
+	r.Events.Eventf(object, nil, kind, reason, action, "%s", stowage.CutBytes(text, maxNote))
 }
 
 // maxNote is the API server's limit for the note of an event, in bytes.
 const maxNote = 1024
-
-// note shortens a text to maxNote.
-func note(text string) string {
-	if len(text) <= maxNote {
-		return text
-	}
-	const more = "…"
-	return strings.ToValidUTF8(text[:maxNote-len(more)], "") + more
-}
 
 // reference refers to a volume that an event is about.
 func reference(name, uid string) *corev1.ObjectReference {

@@ -196,7 +196,7 @@ type StepTimeouts struct {
 
 // Backoff is the delay before a step that failed is tried again. It doubles with each failure in
 // sequence.
-// +kubebuilder:validation:XValidation:rule="duration(self.initial) <= duration(self.max)",message="initial must not be longer than max"
+// +kubebuilder:validation:XValidation:rule="!has(self.initial) || !has(self.max) || duration(self.initial) <= duration(self.max)",message="initial must not be longer than max"
 type Backoff struct {
 	// initial is the delay after the first failure.
 	// +optional

@@ -165,6 +165,7 @@ func PavVolumePhases() []PavVolumePhase {
 
 // PavVolumeStatus is how far a volume has come.
 // +kubebuilder:validation:XValidation:rule="!has(self.step) || self.step.attempt == self.attempt",message="the step in progress is the last attempt"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.attempt) || has(self.attempt) && self.attempt >= oldSelf.attempt",message="the number of the attempt does not decrease"
 type PavVolumeStatus struct {
 	// observedGeneration is the generation of the spec that the status describes.
 	// +optional

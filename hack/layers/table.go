@@ -57,6 +57,8 @@ func Packages() []Package {
 		{"pkg/localdisk/diskreports", Cache},
 		{"pkg/localdisk/*", Pure},
 
+		{"pkg/pav/template", Pure},
+
 		{"pkg/controller/*/rules", Pure},
 		{"pkg/controller/loop", Leaf},
 		{"pkg/controller/*", Acting},

@@ -1,0 +1,176 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+// difference is a kind of template that Jinja2 evaluates otherwise, on purpose.
+type difference struct {
+	why string
+	// outcomes are the outcomes of templates of the corpus.
+	outcomes map[string]string
+}
+
+// differences are all differences in the corpus.
+var differences = map[string]difference{
+	"text": {"booleans, none, lists and dicts have no text: what Python prints is in no other language, and a list that is printed is a mistake", map[string]string{
+		`{{ true }}`:                   executionError,
+		`{{ t }}`:                      executionError,
+		`{{ True }}`:                   executionError,
+		`{{ False }}`:                  executionError,
+		`{{ 'a' ~ 'b' == 'ab' }}`:      executionError,
+		`{{ 3 in range(5) }}|x`:        executionError,
+		`{{ missing == missing }}`:     executionError,
+		`{{ not missing|d(false) }}`:   executionError,
+		`{{ not missing }}`:            executionError,
+		`{{ 1 == 1 }}`:                 executionError,
+		`{{ readOnly }}`:               executionError,
+		`{{ true ~ '' }}`:              executionError,
+		`{{ t|string }}`:               executionError,
+		`{{ t|tobash }}`:               executionError,
+		`{{ nil ~ '' }}`:               executionError,
+		`{{ nil|string }}`:             executionError,
+		`{{ nil|lower }}`:              executionError,
+		`{{ l ~ '' }}`:                 executionError,
+		`{{ l|string }}`:               executionError,
+		`{{ m|upper }}`:                executionError,
+		`{{ l|join(none) }}`:           executionError,
+		`{{ [true, none]|join(',') }}`: executionError,
+		`{{ [[1], [2]]|join }}`:        executionError,
+		`{{ s|replace('l', none) }}`:   executionError,
+		`{{ nil is lower }}`:           executionError,
+	}},
+	"undefined": {"undefined has no text, so that a misspelled name is never an empty string", map[string]string{
+		`{{ (missing is callable)|tojson }}`:    `text: false`,
+		`{{ missing|upper }}`:                   executionError,
+		`{{ missing|string }}`:                  executionError,
+		`{{ 'a' ~ missing }}`:                   executionError,
+		`{{ missing|replace('a', 'b') }}`:       executionError,
+		`{{ missing|trim }}`:                    executionError,
+		`{{ [missing]|join }}`:                  executionError,
+		`{{ [missing, 1]|map('string')|join }}`: executionError,
+		`{{ missing|title }}`:                   executionError,
+		`{{ missing|capitalize }}`:              executionError,
+		`{{ missing|lower }}`:                   executionError,
+		`{{ 'x' ~ params.lokation }}`:           executionError,
+	}},
+	"integers": {"integers have 64 bits, which bounds the work of an operation", map[string]string{
+		`{{ 9223372036854775807 + 1 }}`:          executionError,
+		`{{ 2 ** 63 }}`:                          executionError,
+		`{{ 2 ** 100 // 2 ** 90 }}`:              executionError,
+		`{{ 9223372036854775808 }}`:              syntaxError,
+		`{{ 1e19|int }}`:                         executionError,
+		`{{ '9223372036854775808'|int }}`:        executionError,
+		`{{ -9223372036854775807 - 2 }}`:         executionError,
+		`{{ big * big }}`:                        executionError,
+		`{{ (-9223372036854775807 - 1) // -1 }}`: executionError,
+	}},
+	"limits": {"budgets limit bytes and steps, instead of the length of a range", map[string]string{
+		`{{ range(200000)|length }}`:    `text: 200000`,
+		`{{ ('a' * 10000000)|length }}`: executionError,
+		`{{ 42|round(401) }}`:           executionError,
+		`{{ 1.5|round(401) }}`:          executionError,
+	}},
+	"tuples": {"tuples are lists: JSON has none", map[string]string{
+		`{{ ([1] + (2,))|tojson }}`:         `text: [1, 2]`,
+		`{{ ((1, 2) == [1, 2])|tojson }}`:   `text: true`,
+		`{{ ((1, 2) in [[1, 2]])|tojson }}`: `text: true`,
+		`{{ ((1,) + [2])|tojson }}`:         `text: [1, 2]`,
+	}},
+	"keys": {"keys of dicts are strings", map[string]string{
+		`{{ {1: 2}[1] }}`:           executionError,
+		`{{ {none: 2}|length }}`:    executionError,
+		`{{ {i: 2}|length }}`:       executionError,
+		`{{ {missing: 1}|length }}`: executionError,
+	}},
+	"order": {"dicts are visited in the order of their keys: those of variables, which come from JSON, have no other", map[string]string{
+		`{% for k in {'b': 1, 'a': 2} %}{{ k }}{% endfor %}`: `text: ab`,
+		`{{ {'b': 1, 'a': 2}|list|tojson }}`:                 `text: ["a", "b"]`,
+		`{{ {'b': 1, 'a': 2}.items()|list|tojson }}`:         `text: [["a", 2], ["b", 1]]`,
+		`{{ {'b': 1, 'a': 2}.values()|list|tojson }}`:        `text: [2, 1]`,
+		`{{ {'b': 1, 'a': 2}|first }}`:                       `text: a`,
+		`{{ {'b': 1, 'a': 2}|join }}`:                        `text: ab`,
+		`{{ {'b': 1, 'B': 2}|dictsort|tojson }}`:             `text: [["B", 2], ["b", 1]]`,
+	}},
+	"lists": {"filters, range and methods return lists, not iterators that can be read once", map[string]string{
+		`{{ l|map('string')|length }}`:       `text: 3`,
+		`{{ l|map('string')|tojson }}`:       `text: ["3", "1", "2"]`,
+		`{{ l|select('odd')|last }}`:         `text: 1`,
+		`{{ (l|unique)[0] }}`:                `text: 3`,
+		`{{ 'a' if el|select else 'b' }}`:    `text: b`,
+		`{{ m.b.keys()|tojson }}`:            `text: ["c"]`,
+		`{{ m.b.items()|tojson }}`:           `text: [["c", "deep"]]`,
+		`{{ range(3)|tojson }}`:              `text: [0, 1, 2]`,
+		`{{ m.b.keys()[0] }}`:                `text: c`,
+		`{{ (l|map('nosuch'))|d(1) and 1 }}`: executionError,
+		`{{ ([1, 'a']|map('abs'))|first }}`:  executionError,
+	}},
+	"methods": {"methods can only be called: a name without a call is a key of a dict", map[string]string{
+		`{{ m.items }}`:                           `text: own`,
+		`{{ ('x' if em.items else 'y') }}`:        `text: y`,
+		`{{ s.upper is defined and 'x' or 'y' }}`: `text: y`,
+		`{{ {'get': 1}.get }}`:                    `text: 1`,
+		`{{ m.b['items']()|list|tojson }}`:        executionError,
+	}},
+	"unsupported methods and functions": {"only methods and functions that templates of provisioners use exist", map[string]string{
+		`{{ (m.get('z', default=5))|tojson }}`: `text: 5`,
+		`{{ ('a{}'.format(1))|tojson }}`:       executionError,
+		`{{ (s.title())|tojson }}`:             executionError,
+		`{{ (f.is_integer())|tojson }}`:        executionError,
+		`{{ (i.bit_length())|tojson }}`:        executionError,
+		`{{ (l.copy())|tojson }}`:              executionError,
+		`{{ (m.copy())|tojson }}`:              executionError,
+		`{{ lipsum(n=1)|length > 1 and 'x' }}`: executionError,
+		`{% set j = joiner('|') %}{{ j() }}`:   executionError,
+	}},
+	"formatting": {"the operator % does not format strings: ~ and filters do", map[string]string{
+		`{{ ('ab' % l)|tojson }}`:       executionError,
+		`{{ ('ab' % missing)|tojson }}`: executionError,
+		`{{ ('%s' % 1)|tojson }}`:       executionError,
+	}},
+	"unsupported filters and tests": {"only filters and tests that templates of provisioners use exist, and Parse checks all names, also where Jinja2 never evaluates them", map[string]string{
+		`{{ 'x' is escaped }}|x`:              syntaxError,
+		`{{ 'a'|safe }}`:                      syntaxError,
+		`{{ 'a'|e }}`:                         syntaxError,
+		`{{ s|truncate(5) }}`:                 syntaxError,
+		`{{ s|wordcount }}`:                   syntaxError,
+		`{{ l|batch(2)|list|tojson }}`:        syntaxError,
+		`{{ 's %s'|format(1) }}`:              syntaxError,
+		`{{ s|center(20) }}`:                  syntaxError,
+		`{{ users|groupby('age')|length }}`:   syntaxError,
+		`{{ (t and s)|nosuch if no else 1 }}`: syntaxError,
+	}},
+	"unsupported statements": {"macros, blocks, filter blocks, with, autoescape, print and recursive loops are refused", map[string]string{
+		`{% macro f() %}{% endmacro %}`:            syntaxError,
+		`{% block b %}{% endblock %}`:              syntaxError,
+		`{% filter upper %}x{% endfilter %}`:       syntaxError,
+		`{% with a = 1 %}{{ a }}{% endwith %}`:     syntaxError,
+		`{% autoescape true %}{% endautoescape %}`: syntaxError,
+		`{% print i %}`:                            syntaxError,
+		`{% for x in l recursive %}{% endfor %}`:   syntaxError,
+	}},
+	"unsupported syntax": {"* and ** arguments, several subscripts, \\N and surrogates are refused", map[string]string{
+		`{{ '\N{BULLET}' }}`:            syntaxError,
+		`{{ '\ud800'|length }}`:         syntaxError,
+		`{{ range(*[3])|length }}`:      syntaxError,
+		`{{ dict(**{'a': 1})|length }}`: syntaxError,
+		`{{ l[0, 1]|d('x') }}`:          syntaxError,
+		`{{ m[] is defined and 1 }}|x`:  syntaxError,
+	}},
+	"case": {"one character has one upper and one lower case: Unicode's simple mapping", map[string]string{
+		`{{ 'ß'|upper }}`:      `text: ß`,
+		`{{ 'ß'|capitalize }}`: `text: ß`,
+		`{{ 'ΑΣ'|lower }}`:     `text: ασ`,
+	}},
+	"sameas": {"identity of numbers and strings depends on the interpreter", map[string]string{
+		`{{ 1 is sameas 1 }}|x`: executionError,
+	}},
+	"unhashable": {"a list is in no dict", map[string]string{
+		`{{ ([1] in m)|tojson }}`: `text: false`,
+	}},
+	"escapes": {"a backslash before a letter that is not ASCII stays as it is", map[string]string{
+		`{{ '\é' }}`: `text: \é`,
+	}},
+	"comments": {"a comment needs an end", map[string]string{
+		`{#`: syntaxError,
+	}},
+}

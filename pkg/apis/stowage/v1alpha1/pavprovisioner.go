@@ -115,8 +115,8 @@ type PavProvisionerSpec struct {
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:MaxLength=65536
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('[{][{%#]') || isQuantity(self) && quantity(self).compareTo(quantity('0')) >= 0",message="must be a quantity that is not negative, or a template"
+	// +kubebuilder:validation:Pattern=`^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$|[{][{%#]`
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must be a quantity that is not negative, or a template"
 	StorageCapacity *intstr.IntOrString `json:"storageCapacity,omitempty"`
 
 	// fsGroupPolicy is the fsGroupPolicy of the provisioner's CSIDriver.

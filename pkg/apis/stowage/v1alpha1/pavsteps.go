@@ -43,7 +43,7 @@ type VolumeValidation struct {
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:Pattern=`^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$|[{][{%#]`
+	// +kubebuilder:validation:Pattern=`^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$|[{][{%#]`
 	MinCapacity *resource.Quantity `json:"minCapacity,omitempty"`
 
 	// maxCapacity is the largest capacity that can be requested: a quantity, or a template that
@@ -51,7 +51,7 @@ type VolumeValidation struct {
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:Pattern=`^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$|[{][{%#]`
+	// +kubebuilder:validation:Pattern=`^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$|[{][{%#]`
 	MaxCapacity *resource.Quantity `json:"maxCapacity,omitempty"`
 
 	// podTemplate is the pod that runs to completion to validate a claim: a PodTemplateSpec, or
@@ -89,7 +89,7 @@ type VolumeCreation struct {
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:Pattern=`^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$|[{][{%#]`
+	// +kubebuilder:validation:Pattern=`^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$|[{][{%#]`
 	Capacity *resource.Quantity `json:"capacity,omitempty"`
 
 	// podTemplate is the pod that runs to completion to create the volume: a PodTemplateSpec, or

@@ -219,7 +219,7 @@ func (d *decoder) pod() *corev1.PodTemplateSpec {
 	pod := &corev1.PodTemplateSpec{}
 	unknown, err := kjson.UnmarshalStrict(text, pod)
 	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		d.fail(path.Child(mismatch.Field), "must not be a %s", mismatch.Value)
+		d.fail(path.Child(mismatch.Field), "must not be of the type %s", mismatch.Value)
 	} else if err != nil {
 		d.fail(path, "%v", err)
 	}

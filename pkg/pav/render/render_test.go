@@ -195,7 +195,7 @@ func TestEvaluateErrors(t *testing.T) {
 		"a pod that is no object": {"volumeDeletion", `{volumeDeletion: {podTemplate: [a]}}`, "spec.volumeDeletion.podTemplate: must be an object, or a template that yields one, and is a list"},
 		"an unknown pod field":    {"volumeDeletion", `{volumeDeletion: {podTemplate: {spec: {containers: [{name: a}, {imag: b}]}}}}`, "spec.volumeDeletion.podTemplate.spec.containers[1].imag: unknown field of a PodTemplateSpec"},
 		"a field in other case":   {"volumeDeletion", `{volumeDeletion: {podTemplate: {Spec: {}}}}`, "spec.volumeDeletion.podTemplate.Spec: unknown field of a PodTemplateSpec"},
-		"a field of other type":   {"volumeDeletion", `{volumeDeletion: {podTemplate: {spec: {activeDeadlineSeconds: "{{ num }}"}}}}`, "spec.volumeDeletion.podTemplate.spec.activeDeadlineSeconds: must not be a string"},
+		"a field of other type":   {"volumeDeletion", `{volumeDeletion: {podTemplate: {spec: {activeDeadlineSeconds: "{{ num }}"}}}}`, "spec.volumeDeletion.podTemplate.spec.activeDeadlineSeconds: must not be of the type string"},
 		"a quantity in a pod":     {"volumeDeletion", `{volumeDeletion: {podTemplate: {spec: {overhead: {cpu: x y}}}}}`, "spec.volumeDeletion.podTemplate: quantities must match"},
 		"another namespace":       {"volumeCreation", `{volumeCreation: {handle: "{{ get_pvc('a', 'bank').size }}"}}`, `spec.volumeCreation.handle: line 1, column 4: get_pvc: must not read namespace "bank"`},
 		"no namespace":            {"volumeCreation", `{volumeCreation: {handle: "{{ get_pvc('a').size }}"}}`, "get_pvc: must have a name and a namespace, and has 1 arguments"},

@@ -125,12 +125,21 @@ func (o *renderOptions) run(out io.Writer) error {
 	return err
 }
 
+// indented returns JSON without the escapes for HTML, which hide what a shell script says.
 func indented(value any) ([]byte, error) {
+	escaped, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	var tree any
+	if err := json.Unmarshal(escaped, &tree); err != nil {
+		return nil, err
+	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
-	err := encoder.Encode(value)
+	err = encoder.Encode(tree)
 	return text.Bytes(), err
 }
 

@@ -114,7 +114,7 @@ func TestUnknownFields(t *testing.T) {
 func TestVolume(t *testing.T) {
 	t.Parallel()
 	client := admin.Resource(volumes)
-	object := manifest(t, "PavVolume", "pvc-1", `{provisioner: a, provisionerUID: u, revision: r1, claimRef: {namespace: n, name: c, uid: u}, claim: {spec: {accessModes: [ReadWriteOnce]}}, class: {parameters: {a: b}}}`)
+	object := manifest(t, "PavVolume", "pvc-1", `{provisioner: a, provisionerUID: u2, revision: r1, claimRef: {namespace: shop, name: data, uid: u1}, claim: {spec: {accessModes: [ReadWriteOnce]}}, class: {parameters: {a: b}}}`)
 	object.Object["status"] = map[string]any{"phase": "Pending"}
 	volume, err := client.Create(t.Context(), object, strict)
 	if err != nil {
@@ -186,16 +186,19 @@ func manifest(t *testing.T, kind, name, spec string) *unstructured.Unstructured 
 	return found
 }
 
-// causes returns the fields for which the API server refuses an object.
+// causes returns the fields for which the API server refuses an object, without its note that it
+// does not evaluate rules on an object whose fields are wrong.
 func causes(t *testing.T, err error) []string {
 	t.Helper()
-	status, ok := errors.AsType[apierrors.APIStatus](err)
-	if !ok || status.Status().Details == nil {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || status.ErrStatus.Details == nil {
 		t.Fatalf("want a refusal, and not the error %v", err)
 	}
 	var names []string
-	for _, cause := range status.Status().Details.Causes {
-		names = append(names, cause.Field)
+	for _, cause := range status.ErrStatus.Details.Causes {
+		if !strings.Contains(cause.Message, "some validation rules were not checked") {
+			names = append(names, cause.Field)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

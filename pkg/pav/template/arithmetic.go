@@ -66,7 +66,10 @@ func (e *evaluator) sequenceOperator(operator string, left, right any) any {
 			return strings.Repeat(l, count)
 		}
 		if operator == "%" {
-			e.fail("the operator %% does not format strings; use ~")
+			if arguments, ok := right.([]any); ok {
+				return e.format(l, arguments)
+			}
+			return e.format(l, []any{right})
 		}
 	case []any:
 		if r, ok := right.([]any); ok && operator == "+" {

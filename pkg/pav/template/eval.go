@@ -4,6 +4,7 @@
 package template
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -21,8 +22,8 @@ func (n *nameNode) eval(e *evaluator) any {
 // lookup returns the value of a name.
 func (e *evaluator) lookup(name string) any {
 	e.read(len(name) * len(e.scopes))
-	for i := len(e.scopes) - 1; i >= 0; i-- {
-		if value, ok := e.scopes[i][name]; ok {
+	for _, scope := range slices.Backward(e.scopes) {
+		if value, ok := scope[name]; ok {
 			return value
 		}
 	}

@@ -30,6 +30,7 @@ var filters = map[string]routine{
 	"lower":      textFilter(strings.ToLower),
 	"title":      textFilter(title),
 	"upper":      textFilter(strings.ToUpper),
+	"format":     routineOf("...", (*call).formatFilter),
 	"indent":     routineOf("width? first? blank?", (*call).indent),
 	"join":       routineOf("d? attribute?", (*call).join),
 	"replace":    routineOf("old new count?", (*call).replaceFilter),

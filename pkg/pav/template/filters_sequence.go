@@ -101,7 +101,7 @@ func (c *call) mapFilter() any {
 	if attribute, ok := c.named["attribute"]; ok && len(c.rest) == 0 {
 		for name := range c.named {
 			if name != "attribute" && name != "default" {
-				c.fail("map: has no argument %s; the arguments are attribute, default", name)
+				c.fail("map: no argument has the name %s; the arguments are attribute, default", name)
 			}
 		}
 		return c.mapAll(c.elementsIfTrue(), c.attributeOf(attribute, c.named["default"]))

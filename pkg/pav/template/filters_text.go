@@ -72,6 +72,13 @@ func (c *call) replace(text, old, replacement string) any {
 	return c.newText(strings.Replace(text, old, replacement, count))
 }
 
+func (c *call) formatFilter() any {
+	if len(c.named) > 0 {
+		c.fail("format: arguments have no names")
+	}
+	return c.format(c.text(c.value), c.rest)
+}
+
 func (c *call) indent() any {
 	text := c.requireString(c.value, "what is indented")
 	width, ok := c.argument("width", int64(4)).(string)

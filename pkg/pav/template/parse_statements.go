@@ -50,11 +50,11 @@ func (p *parser) accept(kind tokenKind, text string) bool {
 func (p *parser) operator(text string) bool { return p.accept(tokenOperator, text) }
 func (p *parser) keyword(text string) bool  { return p.accept(tokenName, text) }
 
-func (p *parser) expect(kind tokenKind, text string) token {
-	if t := p.current(); t.kind != kind || text != "" && t.text != text {
-		p.fail(t.pos, "expected %s, found %s", token{kind: kind, text: text}, t)
+// expect advances past a token, which must be the current one.
+func (p *parser) expect(kind tokenKind, text string) {
+	if !p.accept(kind, text) {
+		p.fail(p.current().pos, "expected %s, found %s", token{kind: kind, text: text}, p.current())
 	}
-	return p.take()
 }
 
 func (p *parser) expectName() token {

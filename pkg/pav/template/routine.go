@@ -41,15 +41,15 @@ func routineOf(parameters string, run func(c *call) any) routine {
 // reject returns why a routine cannot be called with some positional and named arguments, or "".
 func (r routine) reject(positional int, named []string) string {
 	if positional > len(r.parameters) && !r.open {
-		return fmt.Sprintf("has %d arguments; at most %d are allowed", positional, len(r.parameters))
+		return fmt.Sprintf("at most %d arguments are allowed, not %d", len(r.parameters), positional)
 	}
 	for _, name := range named {
 		i := slices.Index(r.parameters, name)
 		switch {
 		case i < 0 && !r.open && len(r.parameters) == 0:
-			return fmt.Sprintf("has no argument %s", name)
+			return "no argument has the name " + name
 		case i < 0 && !r.open:
-			return fmt.Sprintf("has no argument %s; the arguments are %s", name, strings.Join(r.parameters, ", "))
+			return fmt.Sprintf("no argument has the name %s; the arguments are %s", name, strings.Join(r.parameters, ", "))
 		case i >= 0 && i < positional:
 			return fmt.Sprintf("the argument %s is given twice", name)
 		}

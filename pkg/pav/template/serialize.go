@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf16"
 )
@@ -50,7 +51,7 @@ func (w *jsonWriter) value(value any, newline string) {
 	case nil:
 		w.write("null")
 	case bool:
-		w.write(fmt.Sprint(v))
+		w.write(strconv.FormatBool(v))
 	case int64:
 		w.write(formatInt(v))
 	case float64:
@@ -115,6 +116,7 @@ var jsonEscapes = map[rune]string{
 }
 
 func (w *jsonWriter) string(text string) {
+	w.read(4 * len(text))
 	var quoted strings.Builder
 	for _, r := range text {
 		switch escaped, ok := jsonEscapes[r]; {

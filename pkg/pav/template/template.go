@@ -97,7 +97,7 @@ type Budget struct {
 	Depth int
 }
 
-// DefaultBudget returns the budget of the templates of one step of a provisioner: well below a
+// DefaultBudget returns the budget of the templates of one step of a provisioner: at most about a
 // second of one processor, and several times the largest object that the API server stores.
 func DefaultBudget() *Budget {
 	return &Budget{Steps: 1_000_000, Bytes: 8 << 20, Depth: 100}

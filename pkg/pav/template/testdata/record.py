@@ -238,8 +238,17 @@ def methods():
         "s.upper()", "s.lower()", "s.split()", "s.split(' ')", "'a,b,,c'.split(',')", "'a,b,c'.split(',', 1)", "'a,b,c'.split(sep=',', maxsplit=1)", "'a b  c '.split(none, 1)", "' a  b c '.split(maxsplit=1)", "' a  b '.split(' ')", "''.split()", "''.split(',')", "'abc'.split('')", "'a,b,c'.rsplit(',', 1)", "' a b  c '.rsplit(none, 1)", "'a,b'.rsplit(',')", "' a b '.rsplit()", "'abc'.rsplit(',', 0)", "'  a b'.split(none, 0)", "multi.splitlines()", "multi.splitlines(true)", "'a\\r\\nb\\n'.splitlines()", "'\\n'.splitlines()", "''.splitlines()",
         "sp.strip()", "sp.lstrip()", "sp.rstrip()", "'xax'.strip('x')", "'xax'.lstrip('x')", "'xax'.rstrip('x')", "s.startswith('He')", "s.startswith('he')", "s.startswith(('x', 'He'))", "s.endswith('ld')", "s.endswith(('x', 'y'))", "s.startswith(1)", "s.startswith('')", "s.replace('l', 'L')", "s.replace('l', 'L', 1)", "s.replace(1, 2)", "s.replace('l')", "','.join(['a', 'b'])", "','.join([1])", "','.join('abc')", "''.join([])", "','.join(l|map('string'))", "s.find('o')", "s.find('z')", "s.rfind('o')", "uni.find('✓')", "s.count('l')", "s.count('')", "'aaa'.count('aa')", "s.capitalize()", "'a-b-c'.partition('-')", "'abc'.partition('-')", "'a-b-c'.rpartition('-')", "'abc'.rpartition('-')", "'abc'.partition('')",
         "'abc'.removeprefix('a')", "'abc'.removesuffix('c')", "'abc'.removesuffix('x')", "'42'.zfill(5)", "'-42'.zfill(5)", "'42'.zfill(1)", "''.zfill(2)", "'12'.isdigit()", "''.isdigit()", "'1a'.isdigit()", "'ab'.isalpha()", "'a1'.isalnum()", "'a '.isalnum()", "s.upper().lower()", "s.upper()[0]", "s.upper", "(s.upper() ~ 'x')|length", "s.nosuch()", "s.upper(1)", "s.split(foo=1)",
-        "m.get('a')", "m.get('z')", "m.get('z', 5)", "m.get('z', default=5)", "m.get()", "m.get(1)", "m.b.get('c', 'x')", "params.get('location')", "params.get('nosuch', 'x')", "m.keys()|list", "m.b.keys()|list", "m.b.values()|list", "m.b.items()|list", "m.items()|list|length", "m.keys()|length", "'a' in m.keys()", "'a' in m.b.values()", "l.count(1)", "l.index(2)", "l.index(9)", "[1, 1.0, true].count(1)", "l.append(4)", "l.sort()", "l.pop()", "m.clear()",
+        "m.get('a')", "m.get('z')", "m.get('z', 5)", "m.get('z', default=5)", "m.get()", "m.get(1)", "m.b.get('c', 'x')", "params.get('location')", "params.get('nosuch', 'x')", "m.keys()|list", "m.b.keys()|list", "m.b.values()|list", "m.b.items()|list", "m.items()|list|length", "m.keys()|length", "'a' in m.keys()", "'a' in m.b.values()", "l.count(1)", "l.index(2)", "l.index(9)", "[1, 1.0, true].count(1)", "l.append(4)", "l.sort()", "l.extend([1])", "m.clear()",
         "'%s' % 1", "'a{}'.format(1)", "s.encode()", "s.title()", "pvc.metadata.name.split('-')[0]", "accessModes|join(',')", "'ReadWriteMany' in accessModes", "'ReadOnlyMany' in accessModes", "f.is_integer()", "i.bit_length()", "l.copy()", "m.copy()",
+    )
+
+
+def formatting():
+    numbers = ["42", "-7", "0", "2.5", "-0.001", "123456789", "1e20", "100000.0", "1234567.0", "true"]
+    yield from product("{{ '[%$1]' % $2 }}", ["d", "5d", "05d", "-5d", "+d", " d", "x", "X", "o", "i", "08x", "f", ".2f", "08.3f", "e", ".0f", "g", ".3g", "10.1e", "G", "s", "6s"], numbers)
+    yield from prints(
+        "'%s' % s", "'%20s|' % s", "'%-20s|' % s", "'%.3s|' % s", "'%10.3s|' % s", "'%05s' % s", "'%s-%s' % (s, i)", "'%s' % (s, i)", "'%s %s' % s", "'%d%%' % 5", "'%%' % ()", "'%' % 5", "'%5' % 5", "'%z' % 5", "'%d' % 'a'", "'%x' % 2.5", "'%s' % missing", "'%s' % 'é✓'", "'%5s|' % '✓'",
+        "'%03d'|format(i)", "'%s, %s!'|format(s, i)", "'%s'|format", "'x'|format", "'x'|format(1)", "'pvc-%s'|format(pvc.metadata.uid)", "i|format", "'%.1fGi'|format(capacity / 1073741824)", "'%d' % 1e30", "'%*d' % (5, 1)", "'%+5.1f' % f", "'%u' % 7", "'%F' % 1.5", "'%E' % 12345.678", "'%G' % 1e-10", "'%g' % 0.0001", "'%g' % 0.00001", "'%g' % 1e6", "'%g' % 123456", "'%.10g' % 0.1", "'% 5d|' % 3", "'%-05d|' % 3", "'%+05d' % 3", "'%5%|' % ()", "'a%sb%sc' % (1, 2)", "'%s' % ''", "'' % ()",
     )
 
 
@@ -257,7 +266,7 @@ def different():
         "{{ 'ß'|upper }}", "{{ 'ß'|capitalize }}", "{{ 'ΑΣ'|lower }}", "{{ '\\N{BULLET}' }}", "{{ '\\é' }}", "{{ '\\ud800'|length }}",
         "{{ 1 is sameas 1 }}|x", "{{ 'x' is escaped }}|x", "{{ 'a'|safe }}", "{{ 'a'|e }}", "{{ s|truncate(5) }}", "{{ s|wordcount }}", "{{ l|batch(2)|list|tojson }}", "{{ 's %s'|format(1) }}", "{{ s|center(20) }}", "{{ users|groupby('age')|length }}", "{{ lipsum(n=1)|length > 1 and 'x' }}", "{% set j = joiner('|') %}{{ j() }}",
         "{{ range(*[3])|length }}", "{{ dict(**{'a': 1})|length }}", "{{ l[0, 1]|d('x') }}", "{{ m[] is defined and 1 }}|x", "{{ (m['items'])() }}", "{{ m.b['items']()|list|tojson }}", "{{ (t and s)|nosuch if no else 1 }}", "{{ (l|map('nosuch'))|d(1) and 1 }}", "{{ m.b.get([1]) }}", "{{ ([1] in m)|tojson }}", "{{ [[1]]|unique|list|length }}", "{{ ([1, 'a']|map('abs'))|first }}",
-        "{{ [1,2,3] is sequence and 1 }}", "{{ range(200000)|length }}", "{{ ('a' * 10000000)|length }}", "{{ 42|round(401) }}", "{{ 1.5|round(401) }}",
+        "{{ [1,2,3] is sequence and 1 }}", "{{ range(200000)|length }}", "{{ ('a' * 10000000)|length }}", "{{ 42|round(401) }}", "{{ 1.5|round(401) }}", "{{ '%.3d' % 5 }}", "{{ '%r' % 5 }}", "{{ '%c' % 65 }}", "{{ '%#x' % 255 }}", "{{ '%(a)s' % {'a': 1} }}", "{{ '%(a)s'|format(a=1) }}", "{{ '%f' % (1e308 * 10) }}", "{{ '%s' % [1] }}", "{{ '%s' % t }}", "{{ '%1001d' % 5 }}", "{{ '%ld' % 5 }}",
     ]
 
 
@@ -270,7 +279,7 @@ def examples():
 
 def main():
     seen = set()
-    for group in (literals, operators, subscripts, filters, serialization, tests, statements, whitespace, undefined, methods, different, examples):
+    for group in (literals, operators, subscripts, filters, serialization, tests, statements, whitespace, undefined, methods, formatting, different, examples):
         for template in group():
             if template not in seen:
                 seen.add(template)

@@ -11,6 +11,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -162,7 +163,7 @@ func (d *decoder) capacity(name string) *resource.Quantity {
 	case nil, masked:
 		return nil
 	case int64:
-		return d.parsed(name, fmt.Sprint(v))
+		return d.parsed(name, strconv.FormatInt(v, 10))
 	case string:
 		return d.parsed(name, v)
 	default:

@@ -75,19 +75,19 @@ func TestCheck(t *testing.T) {
 			file:    "pkg/scheduling/match/assign.go",
 			imports: []string{"k8s.io/client-go/kubernetes"},
 			want: []string{"pkg/scheduling/match/assign.go imports k8s.io/client-go/kubernetes: layer 0 imports the standard library, " +
-				"k8s.io/api, k8s.io/apimachinery, k8s.io/component-helpers/scheduling/corev1/nodeaffinity only"},
+				"k8s.io/api, k8s.io/apimachinery, k8s.io/component-helpers/scheduling/corev1/nodeaffinity, go.yaml.in/yaml/v2, sigs.k8s.io/json only"},
 		},
 		"layer 0 takes the log": {
 			file:    "pkg/localdisk/decide/plan.go",
 			imports: []string{"k8s.io/klog/v2"},
 			want: []string{"pkg/localdisk/decide/plan.go imports k8s.io/klog/v2: layer 0 imports the standard library, " +
-				"k8s.io/api, k8s.io/apimachinery, k8s.io/component-helpers/scheduling/corev1/nodeaffinity only"},
+				"k8s.io/api, k8s.io/apimachinery, k8s.io/component-helpers/scheduling/corev1/nodeaffinity, go.yaml.in/yaml/v2, sigs.k8s.io/json only"},
 		},
 		"layer 0 takes the helpers that depend on client-go": {
 			file:    "pkg/scheduling/plan/plan.go",
 			imports: []string{"k8s.io/component-helpers/storage/volume"},
 			want: []string{"pkg/scheduling/plan/plan.go imports k8s.io/component-helpers/storage/volume: layer 0 imports the standard library, " +
-				"k8s.io/api, k8s.io/apimachinery, k8s.io/component-helpers/scheduling/corev1/nodeaffinity only"},
+				"k8s.io/api, k8s.io/apimachinery, k8s.io/component-helpers/scheduling/corev1/nodeaffinity, go.yaml.in/yaml/v2, sigs.k8s.io/json only"},
 		},
 		"layer 0 imports packages with side effects": {
 			file:    "pkg/scheduling/match/assign.go",

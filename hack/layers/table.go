@@ -141,6 +141,8 @@ var (
 		"k8s.io/api",
 		"k8s.io/apimachinery",
 		"k8s.io/component-helpers/scheduling/corev1/nodeaffinity",
+		"go.yaml.in/yaml/v2",
+		"sigs.k8s.io/json",
 	}
 	pureBannedStd  = []string{"context", "crypto/rand", "log", "math/rand", "net", "os", "runtime", "syscall"}
 	pureBannedDeps = []string{"k8s.io/client-go"}

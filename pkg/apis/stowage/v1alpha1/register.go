@@ -28,7 +28,11 @@ func Resource(resource string) schema.GroupResource {
 }
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &LocalDiskReport{}, &LocalDiskReportList{})
+	scheme.AddKnownTypes(SchemeGroupVersion,
+		&LocalDiskReport{}, &LocalDiskReportList{},
+		&PavProvisioner{}, &PavProvisionerList{},
+		&PavVolume{}, &PavVolumeList{},
+	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil
 }

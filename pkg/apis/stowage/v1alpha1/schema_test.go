@@ -16,6 +16,7 @@ import (
 	apiextensionsvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
@@ -25,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// schemaOf validates reports as the API server does, by the schema that users install.
+// schemaOf validates objects as the API server does, by the schema that users install.
 type schemaOf struct {
 	definition *apiextensions.CustomResourceDefinition
 	structural *schema.Structural
@@ -33,8 +34,15 @@ type schemaOf struct {
 	rules      *cel.Validator
 }
 
-var installed = sync.OnceValues(func() (*schemaOf, error) {
-	text, err := os.ReadFile("../../../../manifests/crd/stowage.dev_localdiskreports.yaml")
+var installedReports = installed("stowage.dev_localdiskreports.yaml")
+
+// installed returns a function that reads a schema of manifests/crd once.
+func installed(file string) func() (*schemaOf, error) {
+	return sync.OnceValues(func() (*schemaOf, error) { return readSchema("../../../../manifests/crd/" + file) })
+}
+
+func readSchema(path string) (*schemaOf, error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -57,11 +65,13 @@ var installed = sync.OnceValues(func() (*schemaOf, error) {
 	s.rules = cel.NewValidator(s.structural, true, celconfig.PerCallLimit)
 	s.validator, _, err = validation.NewSchemaValidator(found.OpenAPIV3Schema)
 	return s, err
-})
+}
 
-func installedSchema(t testing.TB) *schemaOf {
+func installedSchema(t testing.TB) *schemaOf { return schemaFrom(t, installedReports) }
+
+func schemaFrom(t testing.TB, read func() (*schemaOf, error)) *schemaOf {
 	t.Helper()
-	s, err := installed()
+	s, err := read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,15 +82,21 @@ func installedSchema(t testing.TB) *schemaOf {
 // whole is "<nil>".
 func (s *schemaOf) problems(t *testing.T, report, old *LocalDiskReport) []string {
 	t.Helper()
-	object := unstructured(t, report)
-	errs := validation.ValidateCustomResource(nil, object, s.validator)
-	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
 	var before any
 	if old != nil {
 		before = unstructured(t, old)
 	}
-	broken, _ := s.rules.Validate(t.Context(), nil, s.structural, object, before, celconfig.RuntimeCELCostBudget)
-	return fields(append(errs, broken...))
+	return fields(s.validate(t, unstructured(t, report), before))
+}
+
+// validate returns the errors of an object, or of its change from an old one, which may be nil.
+func (s *schemaOf) validate(t *testing.T, object map[string]any, old any) field.ErrorList {
+	t.Helper()
+	defaulting.Default(object, s.structural)
+	errs := validation.ValidateCustomResource(nil, object, s.validator)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, object)...)
+	broken, _ := s.rules.Validate(t.Context(), nil, s.structural, object, old, celconfig.RuntimeCELCostBudget)
+	return append(errs, broken...)
 }
 
 func fields(errs field.ErrorList) []string {
@@ -92,9 +108,9 @@ func fields(errs field.ErrorList) []string {
 	return slices.Compact(names)
 }
 
-func unstructured(t *testing.T, report *LocalDiskReport) map[string]any {
+func unstructured(t *testing.T, typed any) map[string]any {
 	t.Helper()
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(report)
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,19 +119,31 @@ func unstructured(t *testing.T, report *LocalDiskReport) map[string]any {
 
 func TestSchemaIsAccepted(t *testing.T) {
 	t.Parallel()
-	definition := installedSchema(t).definition.DeepCopy()
-	definition.Status.StoredVersions = []string{SchemeGroupVersion.Version}
-	if errs := apiextensionsvalidation.ValidateCustomResourceDefinition(t.Context(), definition); len(errs) > 0 {
-		t.Error(errs.ToAggregate())
+	tests := map[string]struct {
+		read func() (*schemaOf, error)
+		want []string
+	}{
+		"LocalDiskReport": {installedReports, []string{"localdiskreports.stowage.dev", "Cluster", "LocalDiskReport", "LocalDiskReportList", "ldr"}},
+		"PavProvisioner":  {installedProvisioners, []string{"pavprovisioners.stowage.dev", "Cluster", "PavProvisioner", "PavProvisionerList", "pav"}},
+		"PavVolume":       {installedVolumes, []string{"pavvolumes.stowage.dev", "Cluster", "PavVolume", "PavVolumeList", "pavvol"}},
 	}
-	names := definition.Spec.Names
-	got := []string{definition.Name, string(definition.Spec.Scope), names.Kind, names.ListKind, names.ShortNames[0]}
-	want := []string{"localdiskreports.stowage.dev", "Cluster", "LocalDiskReport", "LocalDiskReportList", "ldr"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if definition.Spec.Subresources == nil || definition.Spec.Subresources.Status == nil {
-		t.Error("the status is no subresource")
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			definition := schemaFrom(t, tc.read).definition.DeepCopy()
+			definition.Status.StoredVersions = []string{SchemeGroupVersion.Version}
+			if errs := apiextensionsvalidation.ValidateCustomResourceDefinition(t.Context(), definition); len(errs) > 0 {
+				t.Error(errs.ToAggregate())
+			}
+			names := definition.Spec.Names
+			got := []string{definition.Name, string(definition.Spec.Scope), names.Kind, names.ListKind, names.ShortNames[0]}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if definition.Spec.Subresources == nil || definition.Spec.Subresources.Status == nil {
+				t.Error("the status is no subresource")
+			}
+		})
 	}
 }
 

@@ -173,8 +173,8 @@ func (n *Node) Names(name string) []string {
 	return names
 }
 
-// Claim binds a claim to the volume of a slot, once that is Available, and returns
-// the volume. The claim has the volume's name.
+// Claim binds a claim to the volume of a slot, once that is Available, waits until both are
+// Bound, and returns the volume. The claim has the volume's name.
 func (n *Node) Claim(class, name string) *corev1.PersistentVolume {
 	n.t.Helper()
 	volume := n.WaitPhase(class, name, corev1.VolumeAvailable)
@@ -183,6 +183,7 @@ func (n *Node) Claim(class, name string) *corev1.PersistentVolume {
 		claim.Block()
 	}
 	n.Env.CreatePVC(claim)
+	n.Env.WaitBound(volume.Name, "")
 	return n.WaitVolume(class, name, "bound to its claim", func(v *corev1.PersistentVolume) bool {
 		return v != nil && v.UID == volume.UID && v.Status.Phase == corev1.VolumeBound
 	})

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -76,6 +78,7 @@ func TestEachKindOfRun(t *testing.T) {
 				config.Prepared = volumes
 			}
 			run, err := Run(t.Context(), config)
+			skipWithoutPolicies(t, err, binaries.Minor)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,6 +104,14 @@ func TestEachKindOfRun(t *testing.T) {
 	}
 }
 
+// skipWithoutPolicies skips a test that failed because the API server lacks the kind of the extender's policy.
+func skipWithoutPolicies(t *testing.T, err error, minor string) {
+	t.Helper()
+	if minor == "1.35" && apierrors.IsNotFound(err) && strings.Contains(err.Error(), "MutatingAdmissionPolicy") {
+		t.Skipf("the extender needs Kubernetes 1.36: %v", err)
+	}
+}
+
 // TestFilter: the extender answers all calls as expected, on a small cluster.
 func TestFilter(t *testing.T) {
 	build := cluster.BuildOptions{Progress: os.Stderr}
@@ -117,6 +128,7 @@ func TestFilter(t *testing.T) {
 	config := Config{Workload: w, Binaries: binaries, Extender: extender, Progress: t.Logf}
 	config.Prepared = prepare(t, config)
 	measured, err := Filter(t.Context(), config, 2)
+	skipWithoutPolicies(t, err, binaries.Minor)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,13 +23,14 @@ const troubleshooting = "docs/troubleshooting.md"
 func TestTroubleshooting(t *testing.T) {
 	t.Parallel()
 	for heading, want := range map[string][]string{
-		"Nodes are counted":         append(nodeReasons(), constants(t, "pkg/scheduling/extender", `^unknownNode$`)...),
-		"No node is counted":        slices.Concat(called(t, "pkg/scheduling/claims", "refuse"), called(t, "pkg/scheduling/match/request.go", "Errorf")),
-		"From the extender":         without(t, errorsOf(t, "pkg/scheduling/extender"), extenderInternal, "From the extender"),
-		"States":                    states(),
-		"Reasons":                   slices.Concat(constantsOf(t, "pkg/localdisk/disk", "Reason"), cannot(t)),
-		"Events of the provisioner": constants(t, "pkg/localdisk/provisioner/status", `^event[A-Z]`),
-		"Events of the controller":  constants(t, "pkg/controller/nodeloss", `^event[A-Z]`),
+		"Nodes are counted":            append(nodeReasons(), constants(t, "pkg/scheduling/extender", `^unknownNode$`)...),
+		"No node is counted":           slices.Concat(called(t, "pkg/scheduling/claims", "refuse"), called(t, "pkg/scheduling/match/request.go", "Errorf")),
+		"From the extender":            without(t, errorsOf(t, "pkg/scheduling/extender"), extenderInternal, "From the extender"),
+		"States":                       states(),
+		"Reasons":                      slices.Concat(constantsOf(t, "pkg/localdisk/disk", "Reason"), cannot(t)),
+		"Events of the provisioner":    constants(t, "pkg/localdisk/provisioner/status", `^event[A-Z]`),
+		"Events of the controller":     constants(t, "pkg/controller/nodeloss", `^event[A-Z]`),
+		"A volume of a PavProvisioner": constantsOf(t, "pkg/controller/pavvolumes/rules", "Reason"),
 		"Cleaning Jobs": slices.Concat(constantsOf(t, "pkg/apis/stowage/v1alpha1", "CleaningJobState"),
 			constantsOf(t, "pkg/localdisk/cleanjob", "Reason"), constantsOf(t, "pkg/controller/cleaningjobs", "Reason")),
 		"A node was found, and binding failed": slices.Concat(

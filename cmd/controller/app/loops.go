@@ -19,14 +19,17 @@ import (
 	"stowage.dev/stowage/pkg/controller/nodehosts"
 	"stowage.dev/stowage/pkg/controller/nodeloss"
 	"stowage.dev/stowage/pkg/controller/orphancleans"
+	"stowage.dev/stowage/pkg/controller/pavvolumes"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 )
 
-// Namespace of the provisioners, and name of their ConfigMap and DaemonSet:
-// manifests/provisioner.
 const (
+	// Namespace of the provisioners, and name of their ConfigMap and DaemonSet:
+	// manifests/provisioner.
 	provisionerNamespace = "stowage-system"
 	provisionerName      = "stowage-provisioner"
+	// pavNamespace is that of the helper pods and revisions of PavProvisioners.
+	pavNamespace = "stowage-pav"
 )
 
 // namedLoop is work that the leading replica does.
@@ -87,6 +90,19 @@ func makeLoops(p *parts) ([]namedLoop, error) {
 		{"orphan-cleans", func() (runner, error) { // allows provisioners to clean disks whose volume is gone
 			return orphancleans.New(orphancleans.Config{
 				Reports: p.reports, ReportInformer: p.reportInformer, PerHour: int(*p.settings.OrphanCleans.PerHour),
+			})
+		}},
+		{"pav-volumes", func() (runner, error) { // makes and deletes the volumes of PavProvisioners
+			if !p.settings.PavVolumes.Enabled {
+				return disabled{}, nil
+			}
+			clients, err := pavvolumes.NewClients(p.connection)
+			if err != nil {
+				return nil, err
+			}
+			return pavvolumes.New(pavvolumes.Config{
+				Client: p.client, Clients: clients, Informers: p.informers, Events: p.events,
+				Namespace: pavNamespace, ReporterImage: p.settings.PavVolumes.ReporterImage,
 			})
 		}},
 		{"heartbeats", func() (runner, error) { // marks the reports of provisioners that do not renew their Lease

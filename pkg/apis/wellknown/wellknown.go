@@ -15,6 +15,12 @@ const (
 	// Keeps a pod that runs a step of a PaV volume until its outcome is recorded.
 	// On: PaV helper pod. By: controller.
 	PavPodFinalizer = "stowage.dev/pav-pod"
+	// Keeps a PavVolume until nothing of the volume exists.
+	// On: PavVolume. By: controller.
+	PavVolumeFinalizer = "stowage.dev/pav-volume"
+	// Keeps a PavProvisioner until no volume of it exists.
+	// On: PavProvisioner. By: controller.
+	PavProvisionerFinalizer = "stowage.dev/pav-provisioner"
 )
 
 // Labels.

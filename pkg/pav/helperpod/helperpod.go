@@ -62,7 +62,7 @@ type Config struct {
 	// Provisioner is the name of the PavProvisioner.
 	Provisioner string
 	// Attempt counts the pods of this step and owner, from 1.
-	Attempt int32
+	Attempt int64
 	// Image is the reporter's.
 	Image string
 	// Namespace is that of pods whose template names none. Namespaces are the others that a
@@ -87,7 +87,7 @@ type Volume struct {
 
 // Name returns the name of the pod of an owner's step. No other step, owner or attempt has it, and
 // it is a DNS label, as the pod's hostname must be.
-func Name(step Step, owner types.UID, attempt int32) string {
+func Name(step Step, owner types.UID, attempt int64) string {
 	return fmt.Sprintf("pav-%s-%s-%d", step, owner, attempt)
 }
 

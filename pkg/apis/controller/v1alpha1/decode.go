@@ -61,6 +61,9 @@ func (c *ControllerConfiguration) Validate() (errs field.ErrorList) {
 	}
 	errs = append(errs, validateNodeLoss(field.NewPath("nodeLoss"), &c.NodeLoss)...)
 	errs = append(errs, component.ValidateRange(field.NewPath("orphanCleans", "perHour"), *c.OrphanCleans.PerHour, 0, maxCleans)...)
+	if c.PavVolumes.Enabled && c.PavVolumes.ReporterImage == "" {
+		errs = append(errs, field.Required(field.NewPath("pavVolumes", "reporterImage"), "is the image of a container of each helper pod"))
+	}
 	errs = append(errs, c.ClientConnection.Validate(field.NewPath("clientConnection"))...)
 	return append(errs, c.LeaderElection.Validate(field.NewPath("leaderElection"))...)
 }

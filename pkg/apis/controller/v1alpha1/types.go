@@ -38,6 +38,10 @@ type ControllerConfiguration struct {
 	// +optional
 	OrphanCleans OrphanCleans `json:"orphanCleans,omitempty"`
 
+	// pavVolumes configures the volumes of PavProvisioners.
+	// +optional
+	PavVolumes PavVolumes `json:"pavVolumes,omitempty"`
+
 	// clientConnection configures the client of the API server.
 	// +optional
 	ClientConnection component.ClientConnection `json:"clientConnection,omitempty"`
@@ -107,6 +111,21 @@ type OrphanCleans struct {
 	// Default: 10
 	// +optional
 	PerHour *int32 `json:"perHour,omitempty"`
+}
+
+// PavVolumes configures the volumes of PavProvisioners.
+type PavVolumes struct {
+	// enabled makes the controller create and delete volumes for claims whose StorageClass names
+	// a PavProvisioner. It needs the kinds in manifests/crd/pav, and the rights and the namespace
+	// in manifests/controller/pav-volumes.yaml.
+	// Default: false
+	// +optional
+	Enabled bool `json:"enabled,omitempty"`
+
+	// reporterImage is the image of the reporter, a container of each helper pod. It is required
+	// if enabled is true.
+	// +optional
+	ReporterImage string `json:"reporterImage,omitempty"`
 }
 
 // NodeLossPolicy is what happens to a claim whose volume is lost.

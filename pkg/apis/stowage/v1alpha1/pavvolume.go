@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -187,7 +188,8 @@ type PavVolumeStatus struct {
 	// +optional
 	Step *PavVolumeStep `json:"step,omitempty"`
 
-	// handle is the volume's handle, once it exists.
+	// handle is the volume's handle, once it exists, or during Creating that which
+	// volumeCreation.handle determines.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Handle string `json:"handle,omitempty"`
@@ -202,10 +204,25 @@ type PavVolumeStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	VolumeUID types.UID `json:"volumeUID,omitempty"`
 
-	// failures counts the failures in sequence of the current step. Success resets it.
+	// reclaimPolicy is the last known reclaim policy of the PersistentVolume. It decides about the
+	// volume if the PersistentVolume was removed without its finalizer.
+	// +optional
+	ReclaimPolicy corev1.PersistentVolumeReclaimPolicy `json:"reclaimPolicy,omitempty"`
+
+	// failures counts the failed attempts to create the volume. Success resets it.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Failures int32 `json:"failures,omitempty"`
+
+	// deletionFailures counts the failures in sequence to delete or revert the volume.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	DeletionFailures int32 `json:"deletionFailures,omitempty"`
+
+	// reschedule is true from the failure of a creation pod that wrote /pav/reschedule until the
+	// selected node is removed from the claim.
+	// +optional
+	Reschedule bool `json:"reschedule,omitempty"`
 
 	// retryTime is when the step is tried again after a failure.
 	// +optional
@@ -265,7 +282,7 @@ type PavVolumeStep struct {
 	// +kubebuilder:validation:MaxLength=63
 	PodNamespace string `json:"podNamespace,omitempty"`
 
-	// podName is the name of the pod. It is empty if the step has no pod template.
+	// podName is the name of the pod.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	PodName string `json:"podName,omitempty"`

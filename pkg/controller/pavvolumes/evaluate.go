@@ -1,0 +1,213 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pavvolumes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/pavvolumes/rules"
+	"stowage.dev/stowage/pkg/pav/helperpod"
+	"stowage.dev/stowage/pkg/pav/render"
+)
+
+// specOf returns the spec that a ControllerRevision holds, or why it cannot.
+func (c *Controller) specOf(name string) (spec *stowage.PavProvisionerSpec, problem string) {
+	object, exists, err := c.revision.GetStore().GetByKey(c.Namespace + "/" + name)
+	revision, ok := object.(*appsv1.ControllerRevision)
+	if err != nil || !exists || !ok {
+		return nil, fmt.Sprintf("ControllerRevision %s/%s, which has the provisioner's spec for this volume, does not exist: set spec.useRevision of the PavVolume to Latest to delete it by the current one", c.Namespace, name)
+	}
+	spec = &stowage.PavProvisionerSpec{}
+	if err := json.Unmarshal(revision.Data.Raw, spec); err != nil {
+		return nil, fmt.Sprintf("ControllerRevision %s/%s cannot be read: %v", c.Namespace, name, err)
+	}
+	return spec, ""
+}
+
+// evaluate evaluates the step that the decision depends on.
+func (c *Controller) evaluate(ctx context.Context, s *situation) error {
+	step := rules.EvaluatedStep(s.Volume)
+	last := ""
+	if s.Provisioner != nil {
+		last = s.Provisioner.Revision
+	}
+	s.Terms = termsOf(&stowage.PavProvisionerSpec{}, step)
+	name := rules.RevisionOf(s.Volume, last)
+	if name == "" {
+		return nil // no revision was accepted
+	}
+	spec, problem := c.specOf(name)
+	if spec == nil {
+		s.Evaluated.Problem = problem
+		return nil
+	}
+	s.Terms = termsOf(spec, step)
+	claim, class := s.Claim, s.Class // of the next attempt
+	if s.Volume != nil && s.Volume.Status.Phase != stowage.PavVolumePending && s.Volume.Status.Phase != "" {
+		claim, class = s.Made.Claim, s.Made.Class
+	}
+	if step == "" || claim == nil || class == nil {
+		return nil
+	}
+	request, err := c.request(ctx, spec, step, claim, class)
+	if err == nil {
+		err = s.render(request, step)
+	}
+	if reason := (*render.Error)(nil); errors.As(err, &reason) {
+		s.Evaluated.Problem = reason.Error()
+		return nil
+	}
+	if err != nil || s.helper == nil {
+		return err
+	}
+	c.makeHelper(s, spec, claim.Namespace)
+	return nil
+}
+
+// request returns what the evaluation of a step depends on. An error may be a *render.Error.
+func (c *Controller) request(ctx context.Context, spec *stowage.PavProvisionerSpec, step stowage.PavStepName, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (render.Request, error) {
+	claimObject, err := unstructuredOf(claim, "PersistentVolumeClaim", "v1")
+	if err != nil {
+		return render.Request{}, err
+	}
+	classObject, err := unstructuredOf(class, "StorageClass", "storage.k8s.io/v1")
+	if err != nil {
+		return render.Request{}, err
+	}
+	variables, err := render.Variables(step, render.Objects{Claim: claimObject, Class: classObject})
+	return render.Request{
+		Spec: spec, Variables: variables,
+		GetClaim: func(namespace, name string) (map[string]any, error) {
+			other, err := c.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return nil, err
+			}
+			return unstructuredOf(other, "PersistentVolumeClaim", "v1")
+		},
+	}, err
+}
+
+// unstructuredOf returns an object in the shape of JSON, as the API server returns it.
+func unstructuredOf(object any, kind, version string) (map[string]any, error) {
+	shape, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("convert a %s: %w", kind, err)
+	}
+	shape["kind"], shape["apiVersion"] = kind, version
+	return shape, nil
+}
+
+// render evaluates a step. helper is then a pod that has the step's template. An error is a
+// *render.Error.
+func (s *situation) render(request render.Request, step stowage.PavStepName) error {
+	var template *corev1.PodTemplateSpec
+	switch step {
+	case stowage.PavStepValidation:
+		v, err := render.Validation(request)
+		if err != nil {
+			return err
+		}
+		template = v.PodTemplate
+		for _, mode := range v.VolumeModes {
+			s.Evaluated.VolumeModes = append(s.Evaluated.VolumeModes, corev1.PersistentVolumeMode(mode))
+		}
+		for _, mode := range v.AccessModes {
+			s.Evaluated.AccessModes = append(s.Evaluated.AccessModes, corev1.PersistentVolumeAccessMode(mode))
+		}
+		s.Evaluated.MinCapacity, s.Evaluated.MaxCapacity = bytesOf(v.MinCapacity), bytesOf(v.MaxCapacity)
+	case stowage.PavStepCreation:
+		v, err := render.Creation(request)
+		if err != nil {
+			return err
+		}
+		template = v.PodTemplate
+		if s.Evaluated.Capacity = bytesOf(v.Capacity); v.Handle != "" {
+			s.Evaluated.Handle = &v.Handle
+		}
+	default:
+		v, err := render.Deletion(request)
+		if err != nil {
+			return err
+		}
+		template = v.PodTemplate
+	}
+	if s.Evaluated.HasPod = template != nil; template != nil {
+		s.helper = &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	}
+	return nil
+}
+
+// makeHelper replaces helper, which has a template, by the pod that is made from it.
+func (c *Controller) makeHelper(s *situation, spec *stowage.PavProvisionerSpec, namespace string) {
+	config := helperpod.Config{
+		Step: rules.HelperStep(rules.EvaluatedStep(s.Volume)), Attempt: 1, Image: c.ReporterImage,
+		Namespace: c.Namespace, Namespaces: spec.PodNamespaces.Names,
+	}
+	if spec.PodNamespaces.Claim {
+		config.Namespaces = append(slices.Clone(config.Namespaces), namespace)
+	}
+	if s.Volume != nil {
+		config.Provisioner, config.Owner = s.Volume.Spec.Provisioner, *metav1.NewControllerRef(s.Volume, stowage.SchemeGroupVersion.WithKind(volumeKind))
+		config.Owner.BlockOwnerDeletion = nil
+		if s.Made.Access.SelectedNode {
+			config.Node = s.Volume.Spec.NodeName
+		}
+		if step := s.Volume.Status.Step; step != nil {
+			config.Attempt = step.Attempt
+		}
+	}
+	pod, errs := helperpod.Build(&corev1.PodTemplateSpec{ObjectMeta: s.helper.ObjectMeta, Spec: s.helper.Spec}, config)
+	if len(errs) > 0 {
+		s.Evaluated.Problem = errs.ToAggregate().Error()
+		return
+	}
+	s.helper, s.Evaluated.Namespace = pod, pod.Namespace
+}
+
+func bytesOf(q *resource.Quantity) *int64 {
+	if q == nil {
+		return nil
+	}
+	return new(q.Value())
+}
+
+// Defaults of specs that were stored without the defaults of the schema.
+const (
+	defaultTimeout    = 10 * time.Minute
+	defaultBackoff    = 5 * time.Second
+	defaultBackoffMax = 5 * time.Minute
+)
+
+func termsOf(spec *stowage.PavProvisionerSpec, step stowage.PavStepName) rules.Terms {
+	timeout := spec.Timeouts.Creation
+	switch step {
+	case stowage.PavStepValidation:
+		timeout = spec.Timeouts.Validation
+	case stowage.PavStepDeletion:
+		timeout = spec.Timeouts.Deletion
+	}
+	or := func(d stowage.PositiveDuration, other time.Duration) time.Duration {
+		if d.Duration.Duration > 0 {
+			return d.Duration.Duration
+		}
+		return other
+	}
+	return rules.Terms{
+		Timeout:      or(timeout, defaultTimeout),
+		BackoffFirst: or(spec.Backoff.Initial, defaultBackoff), BackoffLast: or(spec.Backoff.Max, defaultBackoffMax),
+	}
+}

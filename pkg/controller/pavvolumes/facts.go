@@ -1,0 +1,273 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pavvolumes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	storagehelpers "k8s.io/component-helpers/storage/volume"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
+	"stowage.dev/stowage/pkg/controller/pavvolumes/rules"
+	"stowage.dev/stowage/pkg/pav/helperpod"
+)
+
+// situation are the facts about a volume, and what its next step is made from.
+type situation struct {
+	rules.Facts
+	// helper is the pod of the evaluated step; nil if it has none.
+	helper *corev1.Pod
+}
+
+// gather returns the facts about the volume of a name from the informers, or live ones.
+func (c *Controller) gather(ctx context.Context, name string, live bool) (*situation, error) {
+	s := &situation{Facts: rules.Facts{Now: c.now(), Live: live}}
+	if err := c.gatherObjects(s, name); err != nil {
+		return nil, err
+	}
+	if live {
+		if err := c.refresh(ctx, s, name); err != nil {
+			return nil, err
+		}
+	}
+	if s.Claim == nil && s.Volume == nil {
+		return s, nil
+	}
+	if err := c.gatherMade(s); err != nil {
+		return nil, err
+	}
+	if err := c.evaluate(ctx, s); err != nil {
+		return nil, err
+	}
+	s.HandleUser = c.handleUser(s)
+	if node := rules.NodeOf(s.Volume, s.Claim); node != "" {
+		found, err := c.nodes.Get(node)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("get node %s: %w", node, err)
+		} else if err == nil {
+			s.Node = found
+		}
+	}
+	return s, c.gatherPod(ctx, s)
+}
+
+// gatherObjects reads volume, PersistentVolume and claim from the informers.
+func (c *Controller) gatherObjects(s *situation, name string) error {
+	object, exists, err := c.written.GetByKey(name)
+	if err != nil {
+		return fmt.Errorf("get PavVolume %s from the informer: %w", name, err)
+	}
+	if exists {
+		s.Volume, _ = object.(*stowage.PavVolume)
+	}
+	if object, exists, err = c.pvs.GetStore().GetByKey(name); err != nil {
+		return fmt.Errorf("get PersistentVolume %s from the informer: %w", name, err)
+	} else if exists {
+		s.PV, _ = object.(*corev1.PersistentVolume)
+	}
+	claims := loop.List[corev1.PersistentVolumeClaim](c.claims, byVolume, name)
+	if s.Volume != nil {
+		of := rules.ClaimOf(s.Volume, s.PV)
+		claims = append(loop.List[corev1.PersistentVolumeClaim](c.claims, byVolume, rules.VolumeName(of.UID)), loop.List[corev1.PersistentVolumeClaim](c.claims, byVolumeName, name)...)
+	}
+	if len(claims) > 0 {
+		s.Claim = claims[0]
+	}
+	return nil
+}
+
+// refresh replaces volume, PersistentVolume and claim by those of the API server.
+func (c *Controller) refresh(ctx context.Context, s *situation, name string) error {
+	var err error
+	if s.Volume, err = found(c.Clients.Volumes.Get(ctx, name, metav1.GetOptions{})); err != nil {
+		return fmt.Errorf("get PavVolume %s: %w", name, err)
+	}
+	if s.PV, err = found(c.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})); err != nil {
+		return fmt.Errorf("get PersistentVolume %s: %w", name, err)
+	}
+	var of []stowage.ClaimReference
+	if s.Volume != nil {
+		of = append(of, rules.ClaimOf(s.Volume, s.PV))
+	}
+	if s.Claim != nil {
+		of = append(of, stowage.ClaimReference{Namespace: s.Claim.Namespace, Name: s.Claim.Name, UID: s.Claim.UID})
+	}
+	s.Claim = nil
+	for _, ref := range of {
+		claim, err := found(c.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{}))
+		if err != nil {
+			return fmt.Errorf("get claim %s/%s: %w", ref.Namespace, ref.Name, err)
+		}
+		if claim != nil && claim.UID == ref.UID {
+			s.Claim = claim
+			return nil
+		}
+	}
+	return nil
+}
+
+// found returns nil instead of an object that does not exist.
+func found[T any](object *T, err error) (*T, error) {
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return object, err
+}
+
+// gatherMade reads class, provisioner and revision.
+func (c *Controller) gatherMade(s *situation) error {
+	name := ""
+	if s.Claim != nil {
+		name = provisionerOf(s.Claim)
+		class, err := found(c.classes.Get(storagehelpers.GetPersistentVolumeClaimClass(s.Claim)))
+		if err != nil {
+			return fmt.Errorf("get the class of a claim: %w", err)
+		}
+		s.Class = class
+	}
+	if s.Volume != nil {
+		name = s.Volume.Spec.Provisioner
+	}
+	if object, exists, err := c.provisioners.GetStore().GetByKey(name); err != nil {
+		return fmt.Errorf("get PavProvisioner %s from the informer: %w", name, err)
+	} else if exists {
+		provisioner, ok := object.(*stowage.PavProvisioner)
+		if ok {
+			s.Provisioner = provisionerFacts(provisioner)
+		}
+	}
+	if s.Volume == nil {
+		return nil
+	}
+	made := &rules.Made{Claim: &corev1.PersistentVolumeClaim{}, Class: &storagev1.StorageClass{}}
+	if err := errors.Join(json.Unmarshal(s.Volume.Spec.Claim.Raw, made.Claim), json.Unmarshal(s.Volume.Spec.Class.Raw, made.Class)); err != nil {
+		return fmt.Errorf("decode the claim and the class of PavVolume %s: %w", s.Volume.Name, err)
+	}
+	spec, problem := c.specOf(s.Volume.Spec.Revision)
+	made.Problem = problem
+	if problem != "" && s.Provisioner != nil {
+		spec, _ = c.specOf(s.Provisioner.Revision)
+	}
+	if spec != nil {
+		made.Access = accessOf(spec)
+	}
+	s.Made = made
+	return nil
+}
+
+func provisionerFacts(p *stowage.PavProvisioner) *rules.Provisioner {
+	facts := &rules.Provisioner{
+		Name: p.Name, UID: p.UID, Deleting: p.DeletionTimestamp != nil,
+		Dynamic:  slices.Contains(p.Spec.ProvisioningModes, stowage.ProvisioningDynamic),
+		Revision: p.Status.Revision, Access: accessOf(&p.Spec),
+	}
+	if accepted := meta.FindStatusCondition(p.Status.Conditions, stowage.ConditionAccepted); accepted != nil && accepted.Status != metav1.ConditionTrue {
+		facts.Problem = accepted.Message
+	}
+	return facts
+}
+
+func accessOf(spec *stowage.PavProvisionerSpec) rules.Access {
+	if a := spec.Accessibility; a != nil {
+		return rules.Access{SelectedNode: a.Mode == stowage.AccessibleSelectedNode, TopologyKeys: a.TopologyKeys}
+	}
+	return rules.Access{}
+}
+
+// handleUser describes what else has the handle of a volume; empty if nothing does.
+func (c *Controller) handleUser(s *situation) string {
+	if s.Volume == nil {
+		return ""
+	}
+	handle := s.Volume.Status.Handle
+	if handle == "" && s.Evaluated.Handle != nil {
+		handle = *s.Evaluated.Handle
+	}
+	key := handleKey(s.Volume.Spec.Provisioner, handle)
+	if key == "" {
+		return ""
+	}
+	for _, pv := range loop.List[corev1.PersistentVolume](c.pvs, byHandle, key) {
+		if pv.Name != s.Volume.Name {
+			return "PersistentVolume " + pv.Name
+		}
+	}
+	for _, volume := range loop.List[stowage.PavVolume](c.volumes, byHandle, key) {
+		if rules.Holds(volume, s.Volume) {
+			return "PavVolume " + volume.Name
+		}
+	}
+	return ""
+}
+
+// gatherPod reads the helper pod of the status. Before "there is none" counts, the API server is
+// queried.
+func (c *Controller) gatherPod(ctx context.Context, s *situation) error {
+	if s.Volume == nil || s.Volume.Status.Step == nil {
+		return nil
+	}
+	step := s.Volume.Status.Step
+	object, exists, err := c.pods.GetStore().GetByKey(step.PodNamespace + "/" + step.PodName)
+	if err != nil {
+		return fmt.Errorf("get pod %s/%s from the informer: %w", step.PodNamespace, step.PodName, err)
+	}
+	pod, _ := object.(*corev1.Pod)
+	if !exists || s.Live {
+		pod, err = found(c.Client.CoreV1().Pods(step.PodNamespace).Get(ctx, step.PodName, metav1.GetOptions{}))
+		if err != nil {
+			return fmt.Errorf("get pod %s/%s: %w", step.PodNamespace, step.PodName, err)
+		}
+	}
+	if pod != nil {
+		s.Pod = podFacts(pod, s.Volume, c.Namespace)
+	}
+	return nil
+}
+
+func podFacts(pod *corev1.Pod, volume *stowage.PavVolume, namespace string) *rules.Pod {
+	outcome := helperpod.OutcomeOf(pod)
+	owner := metav1.GetControllerOf(pod)
+	facts := &rules.Pod{
+		UID:       pod.UID,
+		Adoptable: pod.Namespace == namespace && owner != nil && owner.UID == volume.UID,
+		Finalized: slices.Contains(pod.Finalizers, wellknown.PavPodFinalizer),
+		Over:      outcome.State != helperpod.Running,
+		Result:    rules.ResultOf(outcome),
+		Problem:   podProblem(pod),
+	}
+	if pod.DeletionTimestamp != nil {
+		facts.DeletedAt = pod.DeletionTimestamp.Time
+		if grace := pod.DeletionGracePeriodSeconds; grace != nil {
+			facts.DeletedAt = facts.DeletedAt.Add(-time.Duration(*grace) * time.Second)
+		}
+	}
+	return facts
+}
+
+// podProblem returns why a pod does not run; empty if it does, or may soon.
+func podProblem(pod *corev1.Pod) string {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable {
+			return "is not scheduled: " + condition.Message
+		}
+	}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if w := status.State.Waiting; w != nil && w.Reason != "PodInitializing" && w.Reason != "ContainerCreating" {
+			return fmt.Sprintf("container %s does not run: %s: %s", status.Name, w.Reason, w.Message)
+		}
+	}
+	return ""
+}

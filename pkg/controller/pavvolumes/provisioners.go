@@ -1,0 +1,255 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pavvolumes
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
+	"stowage.dev/stowage/pkg/pav/render"
+)
+
+// revisionHistory is how many revisions of a provisioner are kept besides those that volumes need.
+const revisionHistory = 10
+
+// Reasons of the condition Accepted.
+const (
+	reasonAccepted  = "Accepted"
+	reasonInvalid   = "InvalidSpec"
+	reasonDriver    = "CSIDriverNotOwned"
+	reasonRevision  = "RevisionNotOwned"
+	reasonDeleting  = "Deleting"
+	actionValidate  = "Validate"
+	maxShownInvalid = 5
+)
+
+// reconcileProvisioner validates a provisioner, and writes its revision and CSIDriver; or removes
+// these once it is being deleted and has no volumes.
+func (c *Controller) reconcileProvisioner(ctx context.Context, name string) (time.Duration, error) {
+	object, exists, err := c.provisioners.GetStore().GetByKey(name)
+	p, ok := object.(*stowage.PavProvisioner)
+	if err != nil || !exists || !ok {
+		return 0, err
+	}
+	if p.DeletionTimestamp != nil {
+		err = c.finishProvisioner(ctx, p)
+	} else {
+		err = c.acceptProvisioner(ctx, p)
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+		return 0, fmt.Errorf("%w: %w", loop.ErrStale, err)
+	}
+	return 0, err
+}
+
+// acceptProvisioner sets the condition Accepted.
+func (c *Controller) acceptProvisioner(ctx context.Context, p *stowage.PavProvisioner) error {
+	if !slices.Contains(p.Finalizers, wellknown.PavProvisionerFinalizer) {
+		patch, err := patchOf(p, map[string]any{"finalizers": append(slices.Clone(p.Finalizers), wellknown.PavProvisionerFinalizer)})
+		if err == nil {
+			_, err = c.Clients.Provisioners.Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+		return wrap(err, "add the finalizer to PavProvisioner %s", p.Name) // its event has the next step follow
+	}
+	if invalid := render.Check(&p.Spec); len(invalid) > 0 {
+		var messages []string
+		for _, err := range invalid[:min(len(invalid), maxShownInvalid)] {
+			messages = append(messages, err.Error())
+		}
+		if more := len(invalid) - len(messages); more > 0 {
+			messages = append(messages, fmt.Sprintf("and %d more", more))
+		}
+		return c.judge(ctx, p, "", reasonInvalid, strings.Join(messages, "; "))
+	}
+	revision, problem, err := c.writeRevision(ctx, p)
+	if err != nil || problem != "" {
+		return errors.Join(err, c.judgeUnless(ctx, p, err, reasonRevision, problem))
+	}
+	problem, err = c.writeDriver(ctx, p)
+	if err != nil || problem != "" {
+		return errors.Join(err, c.judgeUnless(ctx, p, err, reasonDriver, problem))
+	}
+	if err := c.judge(ctx, p, revision, reasonAccepted, ""); err != nil {
+		return err
+	}
+	return c.removeRevisions(ctx, p, revision)
+}
+
+// judgeUnless sets the condition unless an error has left the outcome open.
+func (c *Controller) judgeUnless(ctx context.Context, p *stowage.PavProvisioner, err error, reason, message string) error {
+	if err != nil {
+		return nil
+	}
+	return c.judge(ctx, p, "", reason, message)
+}
+
+// judge writes the status of a provisioner. It is accepted if there is a revision.
+func (c *Controller) judge(ctx context.Context, p *stowage.PavProvisioner, revision, reason, message string) error {
+	changed := p.DeepCopy()
+	status := metav1.ConditionFalse
+	if revision != "" {
+		status, changed.Status.Revision = metav1.ConditionTrue, revision
+	}
+	changed.Status.ObservedGeneration = p.Generation
+	news := meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
+		Type: stowage.ConditionAccepted, Status: status, ObservedGeneration: p.Generation,
+		Reason: reason, Message: stowage.FitMessage(message), LastTransitionTime: metav1.NewTime(c.now()),
+	})
+	if equality.Semantic.DeepEqual(p.Status, changed.Status) {
+		return nil
+	}
+	if _, err := c.Clients.Provisioners.UpdateStatus(ctx, changed, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("write the status of PavProvisioner %s: %w", p.Name, err)
+	}
+	if news && status == metav1.ConditionFalse {
+		c.Events.Eventf(p, nil, corev1.EventTypeWarning, reason, actionValidate, "%s", message)
+	}
+	return nil
+}
+
+// writeRevision creates the ControllerRevision of a provisioner's spec. Its name has a hash of the
+// spec, so the same spec has the same revision. It has no owner: volumes need it for as long as
+// they exist.
+func (c *Controller) writeRevision(ctx context.Context, p *stowage.PavProvisioner) (name, problem string, err error) {
+	data, err := json.Marshal(&p.Spec)
+	if err != nil {
+		return "", "", fmt.Errorf("encode the spec of PavProvisioner %s: %w", p.Name, err)
+	}
+	hash := sha256.Sum256(data)
+	name = p.Name + "-" + hex.EncodeToString(hash[:16])
+	if spec, missing := c.specOf(name); missing == "" {
+		if same, err := json.Marshal(spec); err != nil || !bytes.Equal(same, data) {
+			return "", fmt.Sprintf("ControllerRevision %s/%s exists with other content: delete it", c.Namespace, name), nil
+		}
+		return name, "", nil
+	}
+	_, err = c.Client.AppsV1().ControllerRevisions(c.Namespace).Create(ctx, &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.Namespace, Labels: map[string]string{wellknown.PavProvisionerLabel: p.Name}},
+		Data:       runtime.RawExtension{Raw: data}, Revision: p.Generation,
+	}, metav1.CreateOptions{})
+	return name, "", wrap(err, "create ControllerRevision %s/%s", c.Namespace, name)
+}
+
+// removeRevisions deletes old revisions that no volume needs.
+func (c *Controller) removeRevisions(ctx context.Context, p *stowage.PavProvisioner, current string) error {
+	needed := sets.New(current)
+	for _, volume := range loop.List[stowage.PavVolume](c.volumes, byProvisioner, p.Name) {
+		needed.Insert(volume.Spec.Revision)
+		if step := volume.Status.Step; step != nil {
+			needed.Insert(step.Revision)
+		}
+	}
+	unneeded := slices.DeleteFunc(c.revisionsOf(p.Name), func(r *appsv1.ControllerRevision) bool { return needed.Has(r.Name) })
+	slices.SortFunc(unneeded, func(a, b *appsv1.ControllerRevision) int { return int(b.Revision - a.Revision) })
+	return c.deleteRevisions(ctx, unneeded[min(len(unneeded), revisionHistory):])
+}
+
+func (c *Controller) revisionsOf(provisioner string) []*appsv1.ControllerRevision {
+	return slices.DeleteFunc(loop.List[appsv1.ControllerRevision](c.revision, "", ""), func(r *appsv1.ControllerRevision) bool {
+		return r.Labels[wellknown.PavProvisionerLabel] != provisioner
+	})
+}
+
+func (c *Controller) deleteRevisions(ctx context.Context, revisions []*appsv1.ControllerRevision) error {
+	var problems error
+	for _, r := range revisions {
+		err := c.Client.AppsV1().ControllerRevisions(c.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}})
+		problems = errors.Join(problems, wrap(gone(err), "delete ControllerRevision %s/%s", r.Namespace, r.Name))
+	}
+	return problems
+}
+
+// writeDriver creates or updates the CSIDriver of a provisioner, or returns why it cannot.
+func (c *Controller) writeDriver(ctx context.Context, p *stowage.PavProvisioner) (problem string, err error) {
+	policy := p.Spec.FSGroupPolicy
+	if policy == "" {
+		policy = storagev1.NoneFSGroupPolicy
+	}
+	want := storagev1.CSIDriverSpec{
+		AttachRequired: new(false), PodInfoOnMount: new(false), SELinuxMount: new(false), RequiresRepublish: new(false), StorageCapacity: new(false),
+		FSGroupPolicy: &policy, VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
+	}
+	drivers := c.Client.StorageV1().CSIDrivers()
+	driver, err := found(drivers.Get(ctx, p.Name, metav1.GetOptions{}))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("get CSIDriver %s: %w", p.Name, err)
+	case driver == nil:
+		owner := *metav1.NewControllerRef(p, stowage.SchemeGroupVersion.WithKind("PavProvisioner"))
+		owner.BlockOwnerDeletion = nil
+		_, err = drivers.Create(ctx, &storagev1.CSIDriver{
+			ObjectMeta: metav1.ObjectMeta{Name: p.Name, OwnerReferences: []metav1.OwnerReference{owner}}, Spec: want,
+		}, metav1.CreateOptions{})
+		return "", wrap(err, "create CSIDriver %s", p.Name)
+	case !metav1.IsControlledBy(driver, p):
+		return fmt.Sprintf("CSIDriver %s exists and is not owned by this PavProvisioner: delete it, or name the provisioner otherwise", p.Name), nil
+	case driver.Spec.FSGroupPolicy != nil && *driver.Spec.FSGroupPolicy == policy:
+		return "", nil
+	}
+	driver.Spec.FSGroupPolicy = &policy // all other fields are the same for all provisioners
+	_, err = drivers.Update(ctx, driver, metav1.UpdateOptions{})
+	return "", wrap(err, "update CSIDriver %s", p.Name)
+}
+
+// finishProvisioner removes what a provisioner has, and its finalizer, once no volume needs it.
+func (c *Controller) finishProvisioner(ctx context.Context, p *stowage.PavProvisioner) error {
+	if !slices.Contains(p.Finalizers, wellknown.PavProvisionerFinalizer) {
+		return nil
+	}
+	volumes, err := c.Clients.Volumes.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list PavVolumes: %w", err)
+	}
+	left := sets.New[string]()
+	for _, volume := range volumes.Items {
+		if volume.Spec.Provisioner == p.Name {
+			left.Insert(volume.Name)
+		}
+	}
+	for _, pv := range loop.List[corev1.PersistentVolume](c.pvs, "", "") {
+		if pv.Spec.CSI != nil && pv.Spec.CSI.Driver == p.Name {
+			left.Insert(pv.Name)
+		}
+	}
+	if left.Len() > 0 {
+		return c.judge(ctx, p, "", reasonDeleting, fmt.Sprintf("is deleted once it has no volumes: %d are left, among them %s", left.Len(), sets.List(left)[0]))
+	}
+	if err := c.deleteRevisions(ctx, c.revisionsOf(p.Name)); err != nil {
+		return err
+	}
+	driver, err := found(c.Client.StorageV1().CSIDrivers().Get(ctx, p.Name, metav1.GetOptions{}))
+	if err == nil && driver != nil && metav1.IsControlledBy(driver, p) {
+		err = gone(c.Client.StorageV1().CSIDrivers().Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &driver.UID}}))
+	}
+	if err != nil {
+		return fmt.Errorf("delete CSIDriver %s: %w", p.Name, err)
+	}
+	patch, err := finalizersPatch(p, wellknown.PavProvisionerFinalizer)
+	if err == nil {
+		_, err = c.Clients.Provisioners.Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	return wrap(gone(err), "remove the finalizer of PavProvisioner %s", p.Name)
+}

@@ -1,0 +1,129 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pavvolumes_test tests how volumes of PavProvisioners are made and deleted on a real
+// control plane. The test plays kubelet: it writes the status of helper pods.
+package pavvolumes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/pavvolumes"
+	"stowage.dev/stowage/test/await"
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+const (
+	manifests = "../../../manifests/"
+	// namespace is the provisioner namespace.
+	namespace = "stowage-pav"
+)
+
+// clients are an administrator's.
+var clients *pavvolumes.Clients
+
+func TestMain(m *testing.M) { os.Exit(fixture.MainOn(m, config, begin)) }
+
+// config is a cluster that enforces quotas, too.
+func config() cluster.Config {
+	config := fixture.DefaultConfig()
+	config.ControllerManager.Controllers = append(slices.Clone(cluster.DefaultControllers), "resourcequota-controller")
+	return config
+}
+
+// begin installs the kinds, and starts the controller and the kubelet of all tests.
+func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
+	client := c.Client()
+	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "stowage-system"}}, metav1.CreateOptions{}); err != nil {
+		return nil, err
+	}
+	kinds, controller := manifests+"crd/pav/stowage.dev_", manifests+"controller/"
+	if err := c.CreateFiles(ctx, kinds+"pavprovisioners.yaml", kinds+"pavvolumes.yaml", controller+"base/rbac.yaml", controller+"pav-volumes.yaml"); err != nil {
+		return nil, err
+	}
+	if clients, err = pavvolumes.NewClients(c.RESTConfig()); err != nil {
+		return nil, err
+	}
+	if _, err := await.Object(ctx, client.CoreV1().ServiceAccounts(namespace), "default", func(*corev1.ServiceAccount) bool { return true }); err != nil {
+		return nil, fmt.Errorf("wait for the service account of helper pods: %w", err)
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	wait, err := run(running, c.RESTConfig())
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	node := newKubelet(client)
+	var nodes sync.WaitGroup
+	nodes.Go(func() { logEarly(running, node.run(running)) })
+	return func() {
+		cancel()
+		nodes.Wait()
+		wait()
+	}, nil
+}
+
+// logEarly logs an error before the end of ctx.
+func logEarly(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Ended early")
+	}
+}
+
+// run starts the controller with the rights of its service account. wait returns after it has ended
+// with ctx.
+func run(ctx context.Context, connection *rest.Config) (wait func(), err error) {
+	connection = rest.CopyConfig(connection)
+	connection.Impersonate.UserName = "system:serviceaccount:stowage-system:stowage-controller"
+	client, err := kubernetes.NewForConfig(connection)
+	if err != nil {
+		return nil, err
+	}
+	own, err := pavvolumes.NewClients(connection)
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientscheme.AddToScheme(scheme), stowage.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return nil, err
+	}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	controller, err := pavvolumes.New(pavvolumes.Config{
+		Client: client, Clients: own, Informers: factory, Events: broadcaster.NewRecorder(scheme, "stowage-controller"),
+		Namespace: namespace, ReporterImage: "stowage-pav-reporter",
+	})
+	if err != nil {
+		return nil, err
+	}
+	factory.Start(ctx.Done())
+	factory.WaitForCacheSync(ctx.Done())
+	var running sync.WaitGroup
+	running.Go(func() { logEarly(ctx, controller.Run(ctx)) })
+	return func() {
+		running.Wait()
+		factory.Shutdown()
+		broadcaster.Shutdown()
+	}, nil
+}

@@ -27,6 +27,7 @@ import (
 // pipe whose writing end all processes inherit: it ends with the last of them.
 const script = prune + `
 trap '' HUP INT TERM PIPE
+echo # no signal ends it from here on
 keep='' running='' failed=0
 while read -r command argument; do
   case $command in
@@ -126,10 +127,7 @@ func New(dir string) (*Supervisor, error) {
 	s.script.ExtraFiles = []*os.File{read}
 	s.script.Stderr = &s.stderr
 	s.script.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if s.commands, err = s.script.StdinPipe(); err == nil {
-		err = s.script.Start()
-	}
-	if err != nil {
+	if err := s.startScript(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the supervisor process: %w", err), write.Close())
 	}
 	go func() {
@@ -141,6 +139,22 @@ func New(dir string) (*Supervisor, error) {
 		}
 	}()
 	return s, nil
+}
+
+// startScript starts the supervisor process and returns when it ignores the signals to end.
+func (s *Supervisor) startScript() (err error) {
+	if s.commands, err = s.script.StdinPipe(); err != nil {
+		return err
+	}
+	ready, err := s.script.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.script.Start(); err != nil {
+		return err
+	}
+	_, err = ready.Read(make([]byte, 1))
+	return err
 }
 
 // PID of the supervisor process.

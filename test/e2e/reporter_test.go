@@ -82,7 +82,7 @@ func TestReporter(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			pod := helper(e, test.script, int32(i+1), test.change)
+			pod := helper(e, test.script, int64(i+1), test.change)
 			e.Create(pod)
 			if test.act != nil {
 				test.act(e, e.WaitPod(pod.Name, "at work", test.ready))
@@ -105,7 +105,7 @@ func TestReporter(t *testing.T) {
 }
 
 // helper is a helper pod that runs a script in container shell on node a. The namespace owns it.
-func helper(e *frame.Env, script string, attempt int32, change func(*helperpod.Config)) *corev1.Pod {
+func helper(e *frame.Env, script string, attempt int64, change func(*helperpod.Config)) *corev1.Pod {
 	e.T.Helper()
 	namespace, err := e.Client.CoreV1().Namespaces().Get(e.Context, e.Namespace, metav1.GetOptions{})
 	e.Do(err)

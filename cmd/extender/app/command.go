@@ -29,7 +29,6 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/component"
 	"stowage.dev/stowage/pkg/apis/extender/v1alpha1"
-	apisextender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/scheduling/extender"
 	"stowage.dev/stowage/pkg/server"
@@ -65,7 +64,7 @@ func NewCommand() *cobra.Command {
 }
 
 // run serves until ctx ends or the lease is lost.
-func run(ctx context.Context, settings *apisextender.ExtenderConfiguration, connection *rest.Config, secure *server.Secure) error {
+func run(ctx context.Context, settings *v1alpha1.ExtenderConfiguration, connection *rest.Config, secure *server.Secure) error {
 	client, err := kubernetes.NewForConfig(connection)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
@@ -105,7 +104,7 @@ func marksPods(ctx context.Context, client rest.Interface) (bool, error) {
 
 // replica is one process of the extender.
 type replica struct {
-	settings *apisextender.ExtenderConfiguration
+	settings *v1alpha1.ExtenderConfiguration
 	client   kubernetes.Interface
 	// lead calls work while this replica leads; nil: all replicas answer.
 	lead func(ctx context.Context, work func(context.Context) error) error
@@ -119,7 +118,7 @@ type replica struct {
 	served  chan struct{} // closed when all calls have ended
 }
 
-func newReplica(settings *apisextender.ExtenderConfiguration, client kubernetes.Interface) *replica {
+func newReplica(settings *v1alpha1.ExtenderConfiguration, client kubernetes.Interface) *replica {
 	return &replica{settings: settings, client: client, served: make(chan struct{})}
 }
 

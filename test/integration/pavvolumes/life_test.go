@@ -59,11 +59,17 @@ func accepted(e *fixture.Env, generation int64) string {
 func bound(e *fixture.Env) (*corev1.PersistentVolumeClaim, *stowage.PavVolume) {
 	e.T.Helper()
 	claim := e.CreatePVC(e.PVC("c").Class(e.Name("made")))
+	return claim, boundTo(e, claim)
+}
+
+// boundTo waits until a claim has its volume.
+func boundTo(e *fixture.Env, claim *corev1.PersistentVolumeClaim) *stowage.PavVolume {
+	e.T.Helper()
 	name := rules.VolumeName(claim.UID)
-	e.WaitPVC("c", "bound to "+name, func(c *corev1.PersistentVolumeClaim) bool {
+	e.WaitPVC(claim.Name, "bound to "+name, func(c *corev1.PersistentVolumeClaim) bool {
 		return c.Spec.VolumeName == name && c.Status.Phase == corev1.ClaimBound
 	})
-	return claim, seen(e, clients.Volumes, name, func(v *stowage.PavVolume) bool { return v.Status.Phase == stowage.PavVolumeProvisioned })
+	return seen(e, clients.Volumes, name, func(v *stowage.PavVolume) bool { return v.Status.Phase == stowage.PavVolumeProvisioned })
 }
 
 func persistentVolume(e *fixture.Env, name string) *corev1.PersistentVolume {
@@ -165,16 +171,16 @@ spec:
 func TestFailuresAndRevisions(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
-	provide(e, withPods, corev1.PersistentVolumeReclaimDelete, func(step helperpod.Step, number int) (report.Report, int32) {
+	provide(e, withPods, corev1.PersistentVolumeReclaimDelete, func(_ string, step helperpod.Step, number int) outcome {
 		switch {
 		case step == helperpod.Creation && number == 1:
-			return report.Report{Error: "the pool is full"}, 1
+			return exit(report.Report{Error: "the pool is full"}, 1)
 		case step == helperpod.Creation:
-			return report.Report{Handle: new("h1"), Capacity: new("2Gi")}, 0
+			return exit(report.Report{Handle: new("h1"), Capacity: new("2Gi")}, 0)
 		case step == helperpod.Deletion && number == 2:
-			return report.Report{Error: "the volume is busy"}, 1
+			return exit(report.Report{Error: "the volume is busy"}, 1)
 		default:
-			return report.Report{}, 0
+			return exit(report.Report{}, 0)
 		}
 	})
 	first := accepted(e, 1)
@@ -201,11 +207,11 @@ func TestFailuresAndRevisions(t *testing.T) {
 func TestRetain(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
-	provide(e, withPods, corev1.PersistentVolumeReclaimRetain, func(step helperpod.Step, _ int) (report.Report, int32) {
+	provide(e, withPods, corev1.PersistentVolumeReclaimRetain, func(_ string, step helperpod.Step, _ int) outcome {
 		if step == helperpod.Deletion {
 			t.Error("a deletion pod runs")
 		}
-		return report.Report{Capacity: new("1Gi")}, 0
+		return exit(report.Report{Capacity: new("1Gi")}, 0)
 	})
 	claim, volume := bound(e)
 	e.DeletePVC(claim.Name)

@@ -42,9 +42,10 @@ var clients *pavvolumes.Clients
 
 func TestMain(m *testing.M) { os.Exit(fixture.MainOn(m, config, begin)) }
 
-// config is a cluster that enforces quotas, too.
+// config is a cluster that enforces quotas, too. Its nodes are not simulated: the tests play kubelet.
 func config() cluster.Config {
 	config := fixture.DefaultConfig()
+	config.NoKwok = true
 	config.ControllerManager.Controllers = append(slices.Clone(cluster.DefaultControllers), "resourcequota-controller")
 	return config
 }
@@ -54,6 +55,9 @@ func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 	client := c.Client()
 	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "stowage-system"}}, metav1.CreateOptions{}); err != nil {
 		return nil, err
+	}
+	if _, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}, metav1.CreateOptions{}); err != nil {
+		return nil, err // the garbage collector of pods deletes those of nodes that do not exist
 	}
 	kinds, controller := manifests+"crd/pav/stowage.dev_", manifests+"controller/"
 	if err := c.CreateFiles(ctx, kinds+"pavprovisioners.yaml", kinds+"pavvolumes.yaml", controller+"base/rbac.yaml", controller+"pav-volumes.yaml"); err != nil {

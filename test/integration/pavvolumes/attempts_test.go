@@ -91,16 +91,21 @@ func attempted(e *fixture.Env, text string, rows map[string]attempt) {
 		if row.meanwhile == nil {
 			continue
 		}
-		volume := seen(e, clients.Volumes, rules.VolumeName(all[name].UID), func(v *stowage.PavVolume) bool {
-			return v.Status.Step != nil && v.Status.Step.Name == stowage.PavStepCreation && v.Status.Step.PodUID != ""
-		})
-		pod := seen(e, e.Client.CoreV1().Pods(namespace), volume.Status.Step.PodName, func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+		pod := running(e, all[name])
 		e.Do(func(ctx context.Context) error { return row.meanwhile(ctx, e, pod) })
 	}
 	for name, row := range rows {
 		e.WaitEvent(e.Namespace, claimName(name), string(row.reason), row.message)
 	}
 	completed(e, all)
+}
+
+// running waits until a helper pod of a claim's volume runs.
+func running(e *fixture.Env, claim *corev1.PersistentVolumeClaim) *corev1.Pod {
+	e.T.Helper()
+	return seen(e, e.Client.CoreV1().Pods(namespace), "", func(p *corev1.Pod) bool {
+		return p.OwnerReferences[0].Name == rules.VolumeName(claim.UID) && p.Status.Phase == corev1.PodRunning
+	})
 }
 
 func deletePod(options metav1.DeleteOptions) func(context.Context, *fixture.Env, *corev1.Pod) error {

@@ -229,33 +229,3 @@ func TestRetain(t *testing.T) {
 	}
 	gone(e, clients.Volumes, &stowage.PavVolume{}, volume.Name)
 }
-
-// A helper pod that a quota of the claim's namespace refuses is reported on the claim.
-func TestQuota(t *testing.T) {
-	t.Parallel()
-	e := fixture.New(t)
-	quotas := e.Client.CoreV1().ResourceQuotas(e.Namespace)
-	if _, err := quotas.Create(e.Context(), &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	seen(e, quotas, "none", func(q *corev1.ResourceQuota) bool { return len(q.Status.Hard) > 0 })
-	text := strings.Replace(withPods, "  volumeCreation:\n    podTemplate: {", "  podNamespaces: {claim: true}\n  volumeCreation:\n    podTemplate: {metadata: {namespace: \"{{ pvc.metadata.namespace }}\"}, ", 1)
-	provide(e, text, corev1.PersistentVolumeReclaimDelete, nil)
-	claim := e.CreatePVC(e.PVC("c").Class(e.Name("made")))
-	e.WaitEvent(e.Namespace, "c", string(rules.CreationFailed), "quota")
-	e.DeletePVC(claim.Name)
-	gone(e, clients.Volumes, &stowage.PavVolume{}, rules.VolumeName(claim.UID))
-}
-
-// Claims that cannot be served are refused with a reason.
-func TestRefused(t *testing.T) {
-	t.Parallel()
-	e := fixture.New(t)
-	provide(e, withPods, corev1.PersistentVolumeReclaimDelete, nil)
-	e.CreatePVC(e.PVC("block").Class(e.Name("made")).Block())
-	e.CreatePVC(e.PVC("selector").Class(e.Name("made")).MatchLabel("a", "b"))
-	e.WaitEvent(e.Namespace, "block", string(rules.Invalid), "volumeModes")
-	e.WaitEvent(e.Namespace, "selector", string(rules.NotSupported), "spec.selector")
-}

@@ -100,11 +100,17 @@ func attempted(e *fixture.Env, text string, rows map[string]attempt) {
 	completed(e, all)
 }
 
-// running waits until a helper pod of a claim's volume runs.
+// running waits until a helper pod of a claim's volume runs in the provisioner namespace.
 func running(e *fixture.Env, claim *corev1.PersistentVolumeClaim) *corev1.Pod {
 	e.T.Helper()
+	return runningIn(e, namespace, claim)
+}
+
+func runningIn(e *fixture.Env, namespace string, claim *corev1.PersistentVolumeClaim) *corev1.Pod {
+	e.T.Helper()
 	return seen(e, e.Client.CoreV1().Pods(namespace), "", func(p *corev1.Pod) bool {
-		return p.OwnerReferences[0].Name == rules.VolumeName(claim.UID) && p.Status.Phase == corev1.PodRunning
+		owner := metav1.GetControllerOf(p)
+		return owner != nil && owner.Name == rules.VolumeName(claim.UID) && p.Status.Phase == corev1.PodRunning
 	})
 }
 

@@ -58,7 +58,7 @@ func TestClaim(t *testing.T) {
 		"the selected node is gone":                {facts(noNode), "ReleaseNode"},
 		"an immediate class":                       {facts(immediate), "Begin Validating by p-1 on "},
 		"the PersistentVolume is there":            {facts(pv(corev1.VolumeAvailable)), "Refuse NameInUse"},
-		"the provisioner is gone":                  {facts(func(f *rules.Facts) { f.Provisioner = nil }), "Refuse ProvisionerNotAccepted"},
+		"no PavProvisioner has the name":           {facts(func(f *rules.Facts) { f.Provisioner = nil }), "None"},
 		"the provisioner is being deleted":         {facts(func(f *rules.Facts) { f.Provisioner.Deleting = true }), "Refuse ProvisionerNotAccepted"},
 		"the provisioner is not accepted":          {facts(func(f *rules.Facts) { f.Provisioner.Problem = "bad" }), "Refuse ProvisionerNotAccepted"},
 		"the provisioner was not validated yet":    {facts(func(f *rules.Facts) { f.Provisioner.Revision = "" }), "None"},

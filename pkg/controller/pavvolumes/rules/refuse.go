@@ -22,13 +22,14 @@ const (
 	reservedParameters = "csi.storage.k8s.io/"
 )
 
-// begin decides about a claim for which nothing of a volume exists.
+// begin decides about a claim for which nothing of a volume exists. The claims of provisioners that
+// are no PavProvisioners have the same annotation.
 func (f *Facts) begin() Step {
 	c := f.Claim
-	if c == nil || c.DeletionTimestamp != nil || c.Spec.VolumeName != "" || populated(c) {
+	if c == nil || f.Provisioner == nil || c.DeletionTimestamp != nil || c.Spec.VolumeName != "" || populated(c) {
 		return None{}
 	}
-	if p := f.Provisioner; p != nil && p.Revision == "" && p.Problem == "" {
+	if p := f.Provisioner; p.Revision == "" && p.Problem == "" {
 		return None{} // it was not validated yet
 	}
 	if refusal := f.refusal(); refusal != nil {
@@ -79,8 +80,6 @@ func refuse(reason Reason, format string, args ...any) *Refuse {
 
 func (f *Facts) refuseProvisioner() *Refuse {
 	switch p := f.Provisioner; {
-	case p == nil:
-		return refuse(NotAccepted, "the PavProvisioner does not exist")
 	case p.Deleting:
 		return refuse(NotAccepted, "PavProvisioner %s is being deleted", p.Name)
 	case p.Problem != "":

@@ -148,8 +148,11 @@ func (c *cluster) lead() {
 	c.t.Cleanup(func() { made.queue.ShutDown(); made.provisionersQueue.ShutDown() })
 }
 
-// Eventf records an event.
+// Eventf records an event. API servers reject events with longer notes.
 func (c *cluster) Eventf(on, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	if bytes := len(fmt.Sprintf(note, args...)); bytes > 1024 {
+		c.t.Errorf("the note of event %s has %d bytes", reason, bytes)
+	}
 	c.events = append(c.events, fmt.Sprintf("%T %s %s: %s", on, kind, reason, fmt.Sprintf(note, args...)))
 }
 
@@ -289,7 +292,7 @@ func (c *cluster) end(pod *corev1.Pod) object {
 	r, code := report.Report{Capacity: new("1Gi")}, 0
 	if step := helperpod.Step(pod.Labels[wellknown.PavStepLabel]); c.failing[step] > 0 {
 		c.failing[step]--
-		r, code = report.Report{Error: "no space"}, 1
+		r, code = report.Report{Error: strings.Repeat("no space ", 300)}, 1
 	}
 	message, err := report.Encode(r, report.MaxBytes)
 	if err != nil {

@@ -300,6 +300,7 @@ func TestDeletion(t *testing.T) {
 		"the revision is gone":              {facts(volume(deleting), released, noClaim, func(f *rules.Facts) { f.Made.Problem = "gone" }), "Record Deleting RevisionMissing notDeletable"},
 		"the revision is gone, use another": {facts(volume(deleting, func(v *stowage.PavVolume) { v.Spec.UseRevision = stowage.UseRevisionLatest }), released, noClaim, func(f *rules.Facts) { f.Made.Problem = "gone" }), "Record Deleting Deletion/1"},
 		"the node is gone":                  {facts(volume(deleting), released, noClaim, noNode, localOnly), "Record Deleting NodeNotFound notDeletable notNodeExists"},
+		"not because of a cache":            {facts(volume(deleting, deletingVolume), released, noClaim, noNode, localOnly, cached), "Read"},
 		"and an administrator gives it up":  {facts(volume(deleting, deletingVolume), released, noClaim, noNode, localOnly), "Record Deleted notNodeExists"},
 		"deleted":                           {facts(volume(stowage.PavVolumeDeleted), released, noClaim), "DeletePV pv-uid"},
 		"deleted, its volume too":           {facts(volume(stowage.PavVolumeDeleted), pv(corev1.VolumeReleased, deletingPV), noClaim), "RemovePVFinalizer"},

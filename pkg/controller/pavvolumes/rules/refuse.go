@@ -29,7 +29,7 @@ func (f *Facts) begin() Step {
 	if c == nil || f.Provisioner == nil || c.DeletionTimestamp != nil || c.Spec.VolumeName != "" || populated(c) {
 		return None{}
 	}
-	if p := f.Provisioner; p.Revision == "" && p.Problem == "" {
+	if p := f.Provisioner; p.Revision == "" && p.Problem == "" && !p.Deleting {
 		return None{} // it was not validated yet
 	}
 	if refusal := f.refusal(); refusal != nil {

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
 
 // Claims of other provisioners have the same annotation.
@@ -60,5 +63,56 @@ func TestCopyOfClaim(t *testing.T) {
 	volume := c.objects[c.keys("pavvolumes")[0]]
 	if fields := nested(volume, "spec", "claim", "metadata", "managedFields"); fields != nil {
 		t.Errorf("managed fields are copied: %v", fields)
+	}
+}
+
+// While a deleted provisioner has volumes, an event of one costs no list of all.
+func TestDeletedProvisionerWithVolumes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "ns")
+	c.settle()
+	c.remove(provisionerKey)
+	c.watch(true)
+	before := c.lists
+	if _, err := c.c.reconcileProvisioner(t.Context(), "p"); err != nil || c.lists > before {
+		t.Errorf("error %v, %d lists", err, c.lists-before)
+	}
+}
+
+func TestProvisionerChanged(t *testing.T) {
+	t.Parallel()
+	status := func(revision string, accepted metav1.ConditionStatus, message string) stowage.PavProvisionerStatus {
+		return stowage.PavProvisionerStatus{Revision: revision, Conditions: []metav1.Condition{{Type: stowage.ConditionAccepted, Status: accepted, Message: message}}}
+	}
+	deleted := func(message string) *stowage.PavProvisioner {
+		return &stowage.PavProvisioner{
+			ObjectMeta: metav1.ObjectMeta{Name: "p", DeletionTimestamp: new(metav1.Now())},
+			Status:     status("p-1", metav1.ConditionFalse, message),
+		}
+	}
+	p := func(s stowage.PavProvisionerStatus) *stowage.PavProvisioner {
+		return &stowage.PavProvisioner{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: s}
+	}
+	accepted := p(status("p-1", metav1.ConditionTrue, ""))
+	for name, tc := range map[string]struct {
+		before any
+		after  *stowage.PavProvisioner
+		want   int // volumes that are enqueued
+	}{
+		"added":              {nil, accepted, 1},
+		"the same":           {accepted, accepted.DeepCopy(), 0},
+		"another revision":   {accepted, p(status("p-2", metav1.ConditionTrue, "")), 1},
+		"no longer accepted": {accepted, p(status("p-1", metav1.ConditionFalse, "bad")), 1},
+		"deleted":            {accepted, deleted("2 are left"), 1},
+		"deleted, the number of its volumes only": {deleted("2 are left"), deleted("1 is left"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, "ns")
+			c.c.provisionerChanged(tc.before, tc.after)
+			if got := c.c.queue.Len(); got != tc.want {
+				t.Errorf("%d volumes are enqueued, want %d", got, tc.want)
+			}
+		})
 	}
 }

@@ -219,19 +219,22 @@ func (c *Controller) finishProvisioner(ctx context.Context, p *stowage.PavProvis
 	if !slices.Contains(p.Finalizers, wellknown.PavProvisionerFinalizer) {
 		return nil
 	}
-	volumes, err := c.Clients.Volumes.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("list PavVolumes: %w", err)
-	}
 	left := sets.New[string]()
-	for _, volume := range volumes.Items {
-		if volume.Spec.Provisioner == p.Name {
-			left.Insert(volume.Name)
-		}
+	for _, volume := range loop.List[stowage.PavVolume](c.volumes, byProvisioner, p.Name) {
+		left.Insert(volume.Name)
 	}
-	for _, pv := range loop.List[corev1.PersistentVolume](c.pvs, "", "") {
-		if pv.Spec.CSI != nil && pv.Spec.CSI.Driver == p.Name {
-			left.Insert(pv.Name)
+	for _, pv := range loop.List[corev1.PersistentVolume](c.pvs, byProvisioner, p.Name) {
+		left.Insert(pv.Name)
+	}
+	if left.Len() == 0 { // the informer may not have the last ones yet
+		volumes, err := c.Clients.Volumes.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("list PavVolumes: %w", err)
+		}
+		for _, volume := range volumes.Items {
+			if volume.Spec.Provisioner == p.Name {
+				left.Insert(volume.Name)
+			}
 		}
 	}
 	if left.Len() > 0 {

@@ -53,6 +53,7 @@ const (
 	byHandle      = "driverHandle" // PersistentVolumes and PavVolumes, by driver and handle
 	byProvisioner = "provisioner"  // claims, PavVolumes and PersistentVolumes, by provisioner
 	byNode        = "node"         // PavVolumes, by spec.nodeName
+	byOwner       = "owner"        // helper pods, by the name of their PavVolume
 )
 
 // Config configures a Controller. All fields are required.
@@ -88,6 +89,7 @@ type Controller struct {
 	// written are the volumes of the informer, or newer ones that this process wrote.
 	written  cache.MutationCache
 	refusals refusals
+	handles  handles
 	now      func() time.Time
 }
 
@@ -141,6 +143,12 @@ func (c *Controller) index() error {
 				return pv.Spec.CSI.Driver
 			}),
 		}),
+		c.pods.AddIndexers(cache.Indexers{byOwner: indexed(func(pod *corev1.Pod) string {
+			if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == volumeKind {
+				return owner.Name
+			}
+			return ""
+		})}),
 		c.volumes.AddIndexers(cache.Indexers{
 			byHandle:      indexed(func(v *stowage.PavVolume) string { return handleKey(v.Spec.Provisioner, v.Status.Handle) }),
 			byProvisioner: indexed(func(v *stowage.PavVolume) string { return v.Spec.Provisioner }),
@@ -214,6 +222,7 @@ func (c *Controller) watch() error {
 			if before == nil {
 				c.provisionersQueue.Add(volume.Spec.Provisioner)
 			}
+			c.volumeChanged(volume)
 		}
 	}
 	ofClass := func(object any) {
@@ -237,6 +246,13 @@ func (c *Controller) watch() error {
 	return errors.Join(loop.WatchEach(c.claims, ofClaim), loop.Watch(c.pvs, ofPV), loop.WatchEach(c.pods, ofPod),
 		loop.Watch(c.volumes, ofVolume), loop.Watch(c.provisioners, c.provisionerChanged), loop.WatchEach(c.revision, ofRevision),
 		loop.WatchEach(classes, ofClass), loop.WatchEach(drivers, ofDriver), c.watchNodes())
+}
+
+// volumeChanged releases the handle of a volume that the informer has no more.
+func (c *Controller) volumeChanged(volume *stowage.PavVolume) {
+	if _, exists, err := c.volumes.GetStore().GetByKey(volume.Name); err == nil && !exists {
+		c.handles.release(volume)
+	}
 }
 
 // provisionerChanged enqueues a provisioner, and its claims and volumes if they depend on the change.

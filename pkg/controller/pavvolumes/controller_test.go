@@ -52,6 +52,52 @@ spec: {volumeName: `+name+`, accessModes: [ReadWriteOnce], resources: {requests:
 	}
 }
 
+// Two volumes that get the same handle at the same time do not both become PersistentVolumes,
+// although no informer shows one to the other.
+func TestSameHandle(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "ns")
+	c.settle()
+	c.remove(claimKey)
+	c.edit(provisionerKey, func(o object) { delete(o["spec"].(object)["volumeCreation"].(object), "handle") })
+	c.settle()
+	c.handle, c.late = new("same"), "pavvolumes"
+	for _, name := range []string{"a", "b"} {
+		c.add(key{"persistentvolumeclaims", "ns", name}, strings.Replace(claimText, "name: c\n", "name: "+name+"\n", 1))
+	}
+	for range 30 {
+		c.round(true)
+	}
+	if n := len(c.keys("persistentvolumes")); n != 1 {
+		t.Errorf("%d PersistentVolumes have the handle: %v", n, c.summary())
+	}
+	c.late = ""
+	c.settle()
+	for _, name := range []string{"a", "b"} { // one after the other, the handle is free again
+		c.remove(key{"persistentvolumeclaims", "ns", name})
+		c.settle()
+	}
+	if diff := cmp.Diff([]string(nil), c.summary()); diff != "" {
+		t.Errorf("in the end (-want +got):\n%s", diff)
+	}
+}
+
+// An administrator removes the finalizer of a PavVolume, whose pod then would keep its own for ever.
+func TestPodOfRemovedVolume(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, "stowage-pav")
+	for len(c.keys("pods")) == 0 {
+		c.round(true)
+	}
+	volume := c.keys("pavvolumes")[0]
+	c.edit(volume, func(o object) { delete(o["metadata"].(object), "finalizers") })
+	c.remove(volume)
+	c.settle()
+	if diff := cmp.Diff(bound, c.summary()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // The copy of a claim is what informers have of it.
 func TestCopyOfClaim(t *testing.T) {
 	t.Parallel()

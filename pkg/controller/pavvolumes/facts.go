@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -220,7 +221,44 @@ func (c *Controller) handleUser(s *situation) string {
 			return "PavVolume " + volume.Name
 		}
 	}
+	if s.Volume.Status.Phase == stowage.PavVolumePublishing {
+		if holder := c.handles.take(key, s.Volume); holder != s.Volume.Name {
+			return "PavVolume " + holder
+		}
+	}
 	return ""
+}
+
+// handles are the volumes that may have a PersistentVolume, by driver and handle: informers do not
+// show two volumes to each other that are published at the same time. Of the volumes before this
+// process became the leader, they show all.
+type handles struct {
+	mu sync.Mutex
+	of map[string]*stowage.PavVolume
+}
+
+// take returns the name of the volume that has a handle: the given one, unless another took it.
+func (h *handles) take(key string, volume *stowage.PavVolume) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if holder := h.of[key]; holder != nil && holder.UID != volume.UID {
+		return holder.Name
+	}
+	if h.of == nil {
+		h.of = map[string]*stowage.PavVolume{}
+	}
+	h.of[key] = &stowage.PavVolume{ObjectMeta: metav1.ObjectMeta{Name: volume.Name, UID: volume.UID}}
+	return volume.Name
+}
+
+// release has a volume leave the handle that its status has.
+func (h *handles) release(volume *stowage.PavVolume) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := handleKey(volume.Spec.Provisioner, volume.Status.Handle)
+	if holder := h.of[key]; holder != nil && holder.UID == volume.UID {
+		delete(h.of, key)
+	}
 }
 
 // gatherPod reads the helper pod of the status. Before "there is none" counts, the API server is

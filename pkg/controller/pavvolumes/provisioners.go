@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -59,10 +58,7 @@ func (c *Controller) reconcileProvisioner(ctx context.Context, name string) (tim
 	} else {
 		err = c.acceptProvisioner(ctx, p)
 	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
-		return 0, fmt.Errorf("%w: %w", loop.ErrStale, err)
-	}
-	return 0, err
+	return 0, stale(err)
 }
 
 // acceptProvisioner sets the condition Accepted.

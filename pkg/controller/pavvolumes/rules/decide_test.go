@@ -4,6 +4,7 @@
 package rules_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -74,8 +75,11 @@ func TestClaim(t *testing.T) {
 		"a clone from another namespace": {facts(claim(func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "x", Namespace: new("y")}
 		})), "Refuse NotSupported"},
-		"a volume populator":    {facts(claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSourceRef = populator })), "None"},
-		"an attributes class":   {facts(claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("gold") })), "Refuse NotSupported"},
+		"a volume populator":  {facts(claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSourceRef = populator })), "None"},
+		"an attributes class": {facts(claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("gold") })), "Refuse NotSupported"},
+		"a claim that has no space in a PavVolume": {facts(claim(func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations["x"] = strings.Repeat("<", 100<<10) // 6 bytes each in JSON
+		})), "Refuse NotSupported"},
 		"a template that fails": {facts(func(f *rules.Facts) { f.Evaluated.Problem = "line 1" }), "Refuse ValidationFailed"},
 		"a volume mode":         {facts(claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) })), "Refuse ValidationFailed"},
 		"an access mode": {facts(claim(func(c *corev1.PersistentVolumeClaim) {

@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +21,9 @@ const (
 	AnnSelectedNode = "volume.kubernetes.io/selected-node"
 	// reservedParameters is the prefix of parameters that are instructions for CSI sidecars.
 	reservedParameters = "csi.storage.k8s.io/"
+	// maxClaim is the largest claim in bytes, as JSON. The PavVolume has a copy of it, and must stay
+	// below 1.5 MiB, the limit of etcd for a request.
+	maxClaim = 512 << 10
 )
 
 // begin decides about a claim for which nothing of a volume exists. The claims of provisioners that
@@ -113,7 +117,10 @@ func (f *Facts) refuseClass() *Refuse {
 
 func (f *Facts) refuseClaim() *Refuse {
 	spec := &f.Claim.Spec
+	text, err := json.Marshal(f.Claim)
 	switch {
+	case err != nil || len(text) > maxClaim:
+		return refuse(NotSupported, "the claim has %d bytes, must have at most %d, its annotations and labels included", len(text), maxClaim)
 	case spec.Selector != nil:
 		return refuse(NotSupported, "spec.selector is not supported: the volume that is made for a claim has no labels")
 	case spec.DataSource != nil || spec.DataSourceRef != nil:

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +22,7 @@ import (
 	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/pavvolumes/rules"
 	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/pav/helperpod"
 )
 
 const (
@@ -34,6 +36,9 @@ const (
 
 // reconcile takes the next step for the volume of a name.
 func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
+	if strays, err := c.removeStrays(ctx, name); strays || err != nil {
+		return again, stale(err)
+	}
 	s, err := c.gather(ctx, name, false)
 	if err != nil {
 		return 0, err
@@ -47,10 +52,51 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	klog.FromContext(ctx).V(4).Info("Decided about a volume", logkeys.Volume, klog.KRef("", name), "step", fmt.Sprintf("%T", step))
 	after, err := c.act(ctx, s, step)
+	return after, stale(err)
+}
+
+// stale adds ErrStale to errors of writes whose input is out of date.
+func stale(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
-		return 0, fmt.Errorf("%w: %w", loop.ErrStale, err)
+		return fmt.Errorf("%w: %w", loop.ErrStale, err)
 	}
-	return after, err
+	return err
+}
+
+// removeStrays deletes helper pods of a volume that does not exist, or not with the UID that they
+// have: its finalizer was removed by hand. It reports whether there are any.
+func (c *Controller) removeStrays(ctx context.Context, name string) (strays bool, err error) {
+	pods := loop.List[corev1.Pod](c.pods, byOwner, name)
+	if object, exists, err := c.written.GetByKey(name); err == nil && exists {
+		pods = othersThan(object.(*stowage.PavVolume), pods)
+	}
+	if len(pods) == 0 {
+		return false, nil
+	}
+	volume, err := found(c.Clients.Volumes.Get(ctx, name, metav1.GetOptions{}))
+	if err != nil {
+		return false, fmt.Errorf("get PavVolume %s: %w", name, err)
+	}
+	if volume != nil {
+		pods = othersThan(volume, pods)
+	}
+	for _, pod := range pods {
+		switch {
+		case pod.DeletionTimestamp == nil:
+			err = c.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+		case helperpod.OutcomeOf(pod).State != helperpod.Running:
+			err = c.releasePod(ctx, pod)
+		}
+		if err = wrap(gone(err), "remove pod %s, whose PavVolume is gone", klog.KObj(pod)); err != nil {
+			break
+		}
+	}
+	return len(pods) > 0, err
+}
+
+// othersThan returns the pods that a volume does not own.
+func othersThan(volume *stowage.PavVolume, pods []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return metav1.IsControlledBy(pod, volume) })
 }
 
 // act takes a step. It returns after which time to reconcile the volume again.
@@ -141,6 +187,9 @@ func (c *Controller) record(ctx context.Context, s *situation, step rules.Record
 		return fmt.Errorf("write the status of PavVolume %s: %w", s.Volume.Name, err)
 	}
 	c.written.Mutation(volume)
+	if volume.Status.Handle == "" {
+		c.handles.release(s.Volume)
+	}
 	klog.FromContext(ctx).V(2).Info("Recorded the state of a volume", logkeys.Volume, klog.KRef("", volume.Name), "phase", volume.Status.Phase, logkeys.Reason, step.Event.Reason)
 	c.report(s, step.Event)
 	s.Volume = volume
@@ -176,12 +225,16 @@ func (c *Controller) removePod(ctx context.Context, s *situation, step rules.Ste
 	if pod.UID != step.(rules.ReleasePod).UID {
 		return nil
 	}
+	return wrap(gone(c.releasePod(ctx, pod)), "remove the finalizer of pod %s/%s", at.PodNamespace, at.PodName)
+}
+
+// releasePod removes the finalizer of a helper pod that was read.
+func (c *Controller) releasePod(ctx context.Context, pod *corev1.Pod) error {
 	patch, err := finalizersPatch(pod, wellknown.PavPodFinalizer)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = c.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
-	_, err = pods.Patch(ctx, at.PodName, types.MergePatchType, patch, metav1.PatchOptions{})
-	return wrap(gone(err), "remove the finalizer of pod %s/%s", at.PodNamespace, at.PodName)
+	return err
 }
 
 // finalizersPatch returns a patch that removes a finalizer from the version of an object.

@@ -88,6 +88,10 @@ type cluster struct {
 	storage map[string]bool
 	// failing is how many pods of each step will fail.
 	failing map[helperpod.Step]int
+	// handle is what creation pods report; nil: nothing.
+	handle *string
+	// late is a resource whose informer gets no events.
+	late    string
 	events  []string
 	decoded map[string]any // by key and version
 	// rng has the informers of a controller lag behind.
@@ -148,8 +152,11 @@ func (c *cluster) lead() {
 	c.t.Cleanup(func() { made.queue.ShutDown(); made.provisionersQueue.ShutDown() })
 }
 
-// Eventf records an event.
+// Eventf records an event. API servers reject events with longer notes.
 func (c *cluster) Eventf(on, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	if bytes := len(fmt.Sprintf(note, args...)); bytes > 1024 {
+		c.t.Errorf("the note of event %s has %d bytes", reason, bytes)
+	}
 	c.events = append(c.events, fmt.Sprintf("%T %s %s: %s", on, kind, reason, fmt.Sprintf(note, args...)))
 }
 
@@ -161,15 +168,21 @@ func (c *cluster) watch(all bool) {
 		"pavvolumes": c.c.volumes.GetStore(), "pavprovisioners": c.c.provisioners.GetStore(), "controllerrevisions": c.c.revision.GetStore(),
 		"storageclasses": factory.Storage().V1().StorageClasses().Informer().GetStore(), "nodes": factory.Core().V1().Nodes().Informer().GetStore(),
 	} {
-		if !all && c.rng.IntN(2) > 0 {
+		if resource == c.late || !all && c.rng.IntN(2) > 0 {
 			continue
 		}
 		var objects []any
 		for _, k := range c.keys(resource) {
 			objects = append(objects, c.typed(k))
 		}
+		before := store.List()
 		if err := store.Replace(objects, ""); err != nil {
 			c.t.Fatal(err)
+		}
+		for _, object := range before {
+			if volume, ok := object.(*stowage.PavVolume); ok {
+				c.c.volumeChanged(volume)
+			}
 		}
 	}
 }
@@ -286,10 +299,10 @@ func (c *cluster) work(pod *corev1.Pod) {
 
 // end returns the status of a pod whose containers end.
 func (c *cluster) end(pod *corev1.Pod) object {
-	r, code := report.Report{Capacity: new("1Gi")}, 0
+	r, code := report.Report{Capacity: new("1Gi"), Handle: c.handle}, 0
 	if step := helperpod.Step(pod.Labels[wellknown.PavStepLabel]); c.failing[step] > 0 {
 		c.failing[step]--
-		r, code = report.Report{Error: "no space"}, 1
+		r, code = report.Report{Error: strings.Repeat("no space ", 300)}, 1
 	}
 	message, err := report.Encode(r, report.MaxBytes)
 	if err != nil {

@@ -18,8 +18,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -50,8 +51,9 @@ const (
 	byVolume      = "volume"       // claims, by the name of the volume that is made for them
 	byVolumeName  = "volumeName"   // claims, by spec.volumeName
 	byHandle      = "driverHandle" // PersistentVolumes and PavVolumes, by driver and handle
-	byProvisioner = "provisioner"  // claims and PavVolumes, by provisioner
+	byProvisioner = "provisioner"  // claims, PavVolumes and PersistentVolumes, by provisioner
 	byNode        = "node"         // PavVolumes, by spec.nodeName
+	byOwner       = "owner"        // helper pods, by the name of their PavVolume
 )
 
 // Config configures a Controller. All fields are required.
@@ -87,6 +89,7 @@ type Controller struct {
 	// written are the volumes of the informer, or newer ones that this process wrote.
 	written  cache.MutationCache
 	refusals refusals
+	handles  handles
 	now      func() time.Time
 }
 
@@ -126,11 +129,25 @@ func (c *Controller) index() error {
 			byVolumeName:  indexed(func(claim *corev1.PersistentVolumeClaim) string { return claim.Spec.VolumeName }),
 			byProvisioner: indexed(provisionerOf),
 		}),
-		c.pvs.AddIndexers(cache.Indexers{byHandle: indexed(func(pv *corev1.PersistentVolume) string {
-			if pv.Spec.CSI == nil {
-				return ""
+		c.pvs.AddIndexers(cache.Indexers{
+			byHandle: indexed(func(pv *corev1.PersistentVolume) string {
+				if pv.Spec.CSI == nil {
+					return ""
+				}
+				return handleKey(pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle)
+			}),
+			byProvisioner: indexed(func(pv *corev1.PersistentVolume) string {
+				if pv.Spec.CSI == nil {
+					return ""
+				}
+				return pv.Spec.CSI.Driver
+			}),
+		}),
+		c.pods.AddIndexers(cache.Indexers{byOwner: indexed(func(pod *corev1.Pod) string {
+			if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == volumeKind {
+				return owner.Name
 			}
-			return handleKey(pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle)
+			return ""
 		})}),
 		c.volumes.AddIndexers(cache.Indexers{
 			byHandle:      indexed(func(v *stowage.PavVolume) string { return handleKey(v.Spec.Provisioner, v.Status.Handle) }),
@@ -183,33 +200,34 @@ func (c *Controller) watch() error {
 			c.queue.Add(claim.Spec.VolumeName)
 		}
 	}
-	named := func(object any) {
-		if meta, ok := object.(metav1.Object); ok {
-			c.queue.Add(meta.GetName())
-		}
-	}
-	ofPV := func(object any) {
+	// A provisioner that is deleted needs to know which volumes are added and deleted, not each change.
+	ofPV := func(before, object any) {
 		if pv, ok := object.(*corev1.PersistentVolume); ok && pv.Spec.CSI != nil {
 			c.queue.Add(pv.Name)
-			c.provisionersQueue.Add(pv.Spec.CSI.Driver)
+			if before == nil {
+				c.provisionersQueue.Add(pv.Spec.CSI.Driver)
+			}
 		}
 	}
 	ofPod := func(object any) {
-		pod, ok := object.(*corev1.Pod)
-		if owner := metav1.GetControllerOf(pod); ok && owner != nil && owner.Kind == volumeKind {
-			c.queue.Add(owner.Name)
+		if pod, ok := object.(*corev1.Pod); ok {
+			if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == volumeKind {
+				c.queue.Add(owner.Name)
+			}
 		}
 	}
-	ofVolume := func(object any) {
-		named(object)
+	ofVolume := func(before, object any) {
 		if volume, ok := object.(*stowage.PavVolume); ok {
-			c.provisionersQueue.Add(volume.Spec.Provisioner)
+			c.queue.Add(volume.Name)
+			if before == nil {
+				c.provisionersQueue.Add(volume.Spec.Provisioner)
+			}
+			c.volumeChanged(volume)
 		}
 	}
-	ofProvisioner := func(object any) {
-		if p, ok := object.(*stowage.PavProvisioner); ok {
-			c.provisionersQueue.Add(p.Name)
-			c.enqueueAll(p.Name)
+	ofClass := func(object any) {
+		if class, ok := object.(*storagev1.StorageClass); ok {
+			c.enqueueAll(class.Provisioner)
 		}
 	}
 	ofRevision := func(object any) {
@@ -225,28 +243,37 @@ func (c *Controller) watch() error {
 	}
 	drivers := c.Informers.Storage().V1().CSIDrivers().Informer()
 	classes := c.Informers.Storage().V1().StorageClasses().Informer()
-	return errors.Join(loop.WatchEach(c.claims, ofClaim), loop.WatchEach(c.pvs, ofPV), loop.WatchEach(c.pods, ofPod),
-		loop.WatchEach(c.volumes, ofVolume), loop.WatchEach(c.provisioners, ofProvisioner), loop.WatchEach(c.revision, ofRevision),
-		loop.WatchEach(classes, func(any) { c.enqueueAll("") }), loop.WatchEach(drivers, ofDriver), c.watchNodes())
+	return errors.Join(loop.WatchEach(c.claims, ofClaim), loop.Watch(c.pvs, ofPV), loop.WatchEach(c.pods, ofPod),
+		loop.Watch(c.volumes, ofVolume), loop.Watch(c.provisioners, c.provisionerChanged), loop.WatchEach(c.revision, ofRevision),
+		loop.WatchEach(classes, ofClass), loop.WatchEach(drivers, ofDriver), c.watchNodes())
 }
 
-// enqueueAll enqueues the claims and volumes of a provisioner, or of all if name is empty.
+// volumeChanged releases the handle of a volume that the informer has no more.
+func (c *Controller) volumeChanged(volume *stowage.PavVolume) {
+	if _, exists, err := c.volumes.GetStore().GetByKey(volume.Name); err == nil && !exists {
+		c.handles.release(volume)
+	}
+}
+
+// provisionerChanged enqueues a provisioner, and its claims and volumes if they depend on the change.
+func (c *Controller) provisionerChanged(before, object any) {
+	p, ok := object.(*stowage.PavProvisioner)
+	if !ok {
+		return
+	}
+	c.provisionersQueue.Add(p.Name)
+	if old, ok := before.(*stowage.PavProvisioner); !ok || !equality.Semantic.DeepEqual(provisionerFacts(old), provisionerFacts(p)) {
+		c.enqueueAll(p.Name)
+	}
+}
+
+// enqueueAll enqueues the claims and volumes of a provisioner. The queue has each once.
 func (c *Controller) enqueueAll(name string) {
-	names := sets.New[string]()
-	index := byProvisioner
-	if name == "" {
-		index = ""
+	for _, claim := range loop.List[corev1.PersistentVolumeClaim](c.claims, byProvisioner, name) {
+		c.queue.Add(rules.VolumeName(claim.UID))
 	}
-	for _, claim := range loop.List[corev1.PersistentVolumeClaim](c.claims, index, name) {
-		if provisionerOf(claim) != "" {
-			names.Insert(rules.VolumeName(claim.UID))
-		}
-	}
-	for _, volume := range loop.List[stowage.PavVolume](c.volumes, index, name) {
-		names.Insert(volume.Name)
-	}
-	for name := range names {
-		c.queue.Add(name)
+	for _, volume := range loop.List[stowage.PavVolume](c.volumes, byProvisioner, name) {
+		c.queue.Add(volume.Name)
 	}
 }
 

@@ -10,11 +10,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/controller/pavvolumes/rules"
 )
 
 // The action of events.
 const actionProvision = "Provision"
+
+// maxNote is the longest note of an event in bytes (k8s.io/kubernetes/pkg/apis/core/validation/events.go).
+const maxNote = 1024
+
+// event reports an event on an object; on, and related unless it is nil, are of the API.
+func (c *Controller) event(on, related runtime.Object, of rules.Event) {
+	kind := corev1.EventTypeWarning
+	if of.Normal {
+		kind = corev1.EventTypeNormal
+	}
+	c.Events.Eventf(on, related, kind, string(of.Reason), actionProvision, "%s", stowage.CutBytes(of.Message, maxNote))
+}
 
 // report reports an event on the claim, or on the PersistentVolume or PavVolume if there is none.
 func (c *Controller) report(s *situation, event rules.Event) {
@@ -28,11 +41,7 @@ func (c *Controller) report(s *situation, event rules.Event) {
 	case s.PV != nil:
 		on, related = s.PV, s.Volume
 	}
-	kind := corev1.EventTypeWarning
-	if event.Normal {
-		kind = corev1.EventTypeNormal
-	}
-	c.Events.Eventf(on, related, kind, string(event.Reason), actionProvision, "%s", event.Message)
+	c.event(on, related, event)
 }
 
 // refusals are the last events of claims that have no PavVolume, so that each is reported once.
@@ -65,6 +74,6 @@ func (r *refusals) forget(claim types.UID) {
 // refuse reports why no volume is made for a claim.
 func (c *Controller) refuse(s *situation, step rules.Refuse) {
 	if s.Claim != nil && c.refusals.changed(s.Claim.UID, step.Event) {
-		c.Events.Eventf(s.Claim, nil, corev1.EventTypeWarning, string(step.Reason), actionProvision, "%s", step.Message)
+		c.event(s.Claim, nil, step.Event)
 	}
 }

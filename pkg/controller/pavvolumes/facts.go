@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,11 +55,12 @@ func (c *Controller) gather(ctx context.Context, name string, live bool) (*situa
 	}
 	s.HandleUser = c.handleUser(s)
 	if node := rules.NodeOf(s.Volume, s.Claim); node != "" {
-		found, err := c.nodes.Get(node)
-		if err != nil && !apierrors.IsNotFound(err) {
+		var err error
+		if s.Node, err = found(c.nodes.Get(node)); s.Node == nil && err == nil && live {
+			s.Node, err = found(c.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}))
+		}
+		if err != nil {
 			return nil, fmt.Errorf("get node %s: %w", node, err)
-		} else if err == nil {
-			s.Node = found
 		}
 	}
 	return s, c.gatherPod(ctx, s)
@@ -80,13 +82,21 @@ func (c *Controller) gatherObjects(s *situation, name string) error {
 	}
 	claims := loop.List[corev1.PersistentVolumeClaim](c.claims, byVolume, name)
 	if s.Volume != nil {
-		of := rules.ClaimOf(s.Volume, s.PV)
-		claims = append(loop.List[corev1.PersistentVolumeClaim](c.claims, byVolume, rules.VolumeName(of.UID)), loop.List[corev1.PersistentVolumeClaim](c.claims, byVolumeName, name)...)
+		claims = loop.List[corev1.PersistentVolumeClaim](c.claims, byVolume, rules.VolumeName(rules.ClaimOf(s.Volume, s.PV).UID))
+	}
+	if s.anyClaim() {
+		claims = append(claims, loop.List[corev1.PersistentVolumeClaim](c.claims, byVolumeName, name)...)
 	}
 	if len(claims) > 0 {
 		s.Claim = claims[0]
 	}
 	return nil
+}
+
+// anyClaim reports whether a claim counts only because its volumeName is the volume. What refers to
+// a claim has no other, whatever tenants write into claims of theirs.
+func (s *situation) anyClaim() bool {
+	return s.Volume != nil && (s.PV == nil || s.PV.Spec.ClaimRef == nil)
 }
 
 // refresh replaces volume, PersistentVolume and claim by those of the API server.
@@ -102,7 +112,7 @@ func (c *Controller) refresh(ctx context.Context, s *situation, name string) err
 	if s.Volume != nil {
 		of = append(of, rules.ClaimOf(s.Volume, s.PV))
 	}
-	if s.Claim != nil {
+	if s.Claim != nil && (s.Volume == nil || s.anyClaim()) {
 		of = append(of, stowage.ClaimReference{Namespace: s.Claim.Namespace, Name: s.Claim.Name, UID: s.Claim.UID})
 	}
 	s.Claim = nil
@@ -112,6 +122,7 @@ func (c *Controller) refresh(ctx context.Context, s *situation, name string) err
 			return fmt.Errorf("get claim %s/%s: %w", ref.Namespace, ref.Name, err)
 		}
 		if claim != nil && claim.UID == ref.UID {
+			claim.ManagedFields = nil // as in the informer: the PavVolume will have a copy
 			s.Claim = claim
 			return nil
 		}
@@ -174,7 +185,7 @@ func provisionerFacts(p *stowage.PavProvisioner) *rules.Provisioner {
 		Dynamic:  slices.Contains(p.Spec.ProvisioningModes, stowage.ProvisioningDynamic),
 		Revision: p.Status.Revision, Access: accessOf(&p.Spec),
 	}
-	if accepted := meta.FindStatusCondition(p.Status.Conditions, stowage.ConditionAccepted); accepted != nil && accepted.Status != metav1.ConditionTrue {
+	if accepted := meta.FindStatusCondition(p.Status.Conditions, stowage.ConditionAccepted); !facts.Deleting && accepted != nil && accepted.Status != metav1.ConditionTrue {
 		facts.Problem = accepted.Message
 	}
 	return facts
@@ -210,7 +221,44 @@ func (c *Controller) handleUser(s *situation) string {
 			return "PavVolume " + volume.Name
 		}
 	}
+	if s.Volume.Status.Phase == stowage.PavVolumePublishing {
+		if holder := c.handles.take(key, s.Volume); holder != s.Volume.Name {
+			return "PavVolume " + holder
+		}
+	}
 	return ""
+}
+
+// handles are the volumes that may have a PersistentVolume, by driver and handle: informers do not
+// show two volumes to each other that are published at the same time. Of the volumes before this
+// process became the leader, they show all.
+type handles struct {
+	mu sync.Mutex
+	of map[string]*stowage.PavVolume
+}
+
+// take returns the name of the volume that has a handle: the given one, unless another took it.
+func (h *handles) take(key string, volume *stowage.PavVolume) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if holder := h.of[key]; holder != nil && holder.UID != volume.UID {
+		return holder.Name
+	}
+	if h.of == nil {
+		h.of = map[string]*stowage.PavVolume{}
+	}
+	h.of[key] = &stowage.PavVolume{ObjectMeta: metav1.ObjectMeta{Name: volume.Name, UID: volume.UID}}
+	return volume.Name
+}
+
+// release has a volume leave the handle that its status has.
+func (h *handles) release(volume *stowage.PavVolume) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := handleKey(volume.Spec.Provisioner, volume.Status.Handle)
+	if holder := h.of[key]; holder != nil && holder.UID == volume.UID {
+		delete(h.of, key)
+	}
 }
 
 // gatherPod reads the helper pod of the status. Before "there is none" counts, the API server is

@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -59,10 +58,7 @@ func (c *Controller) reconcileProvisioner(ctx context.Context, name string) (tim
 	} else {
 		err = c.acceptProvisioner(ctx, p)
 	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
-		return 0, fmt.Errorf("%w: %w", loop.ErrStale, err)
-	}
-	return 0, err
+	return 0, stale(err)
 }
 
 // acceptProvisioner sets the condition Accepted.
@@ -125,7 +121,7 @@ func (c *Controller) judge(ctx context.Context, p *stowage.PavProvisioner, revis
 		return fmt.Errorf("write the status of PavProvisioner %s: %w", p.Name, err)
 	}
 	if news && status == metav1.ConditionFalse {
-		c.Events.Eventf(p, nil, corev1.EventTypeWarning, reason, actionValidate, "%s", message)
+		c.Events.Eventf(p, nil, corev1.EventTypeWarning, reason, actionValidate, "%s", stowage.CutBytes(message, maxNote))
 	}
 	return nil
 }
@@ -219,19 +215,22 @@ func (c *Controller) finishProvisioner(ctx context.Context, p *stowage.PavProvis
 	if !slices.Contains(p.Finalizers, wellknown.PavProvisionerFinalizer) {
 		return nil
 	}
-	volumes, err := c.Clients.Volumes.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("list PavVolumes: %w", err)
-	}
 	left := sets.New[string]()
-	for _, volume := range volumes.Items {
-		if volume.Spec.Provisioner == p.Name {
-			left.Insert(volume.Name)
-		}
+	for _, volume := range loop.List[stowage.PavVolume](c.volumes, byProvisioner, p.Name) {
+		left.Insert(volume.Name)
 	}
-	for _, pv := range loop.List[corev1.PersistentVolume](c.pvs, "", "") {
-		if pv.Spec.CSI != nil && pv.Spec.CSI.Driver == p.Name {
-			left.Insert(pv.Name)
+	for _, pv := range loop.List[corev1.PersistentVolume](c.pvs, byProvisioner, p.Name) {
+		left.Insert(pv.Name)
+	}
+	if left.Len() == 0 { // the informer may not have the last ones yet
+		volumes, err := c.Clients.Volumes.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("list PavVolumes: %w", err)
+		}
+		for _, volume := range volumes.Items {
+			if volume.Spec.Provisioner == p.Name {
+				left.Insert(volume.Name)
+			}
 		}
 	}
 	if left.Len() > 0 {

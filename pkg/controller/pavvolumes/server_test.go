@@ -32,6 +32,7 @@ type object = map[string]any
 type apiServer struct {
 	objects map[key]object
 	version int
+	lists   int // requests for all objects of a kind
 	now     func() time.Time
 	// before is called with each write before it is made, and after it; an error is returned to the
 	// client instead of the response.
@@ -88,6 +89,7 @@ func nameOf(body []byte) string {
 
 func (s *apiServer) get(k key) (object, error) {
 	if k.name == "" {
+		s.lists++
 		items := []any{}
 		for _, at := range s.keys(k.resource) {
 			items = append(items, s.objects[at])

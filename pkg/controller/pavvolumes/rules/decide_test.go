@@ -4,6 +4,7 @@
 package rules_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -58,7 +59,7 @@ func TestClaim(t *testing.T) {
 		"the selected node is gone":                {facts(noNode), "ReleaseNode"},
 		"an immediate class":                       {facts(immediate), "Begin Validating by p-1 on "},
 		"the PersistentVolume is there":            {facts(pv(corev1.VolumeAvailable)), "Refuse NameInUse"},
-		"the provisioner is gone":                  {facts(func(f *rules.Facts) { f.Provisioner = nil }), "Refuse ProvisionerNotAccepted"},
+		"no PavProvisioner has the name":           {facts(func(f *rules.Facts) { f.Provisioner = nil }), "None"},
 		"the provisioner is being deleted":         {facts(func(f *rules.Facts) { f.Provisioner.Deleting = true }), "Refuse ProvisionerNotAccepted"},
 		"the provisioner is not accepted":          {facts(func(f *rules.Facts) { f.Provisioner.Problem = "bad" }), "Refuse ProvisionerNotAccepted"},
 		"the provisioner was not validated yet":    {facts(func(f *rules.Facts) { f.Provisioner.Revision = "" }), "None"},
@@ -74,8 +75,11 @@ func TestClaim(t *testing.T) {
 		"a clone from another namespace": {facts(claim(func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "x", Namespace: new("y")}
 		})), "Refuse NotSupported"},
-		"a volume populator":    {facts(claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSourceRef = populator })), "None"},
-		"an attributes class":   {facts(claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("gold") })), "Refuse NotSupported"},
+		"a volume populator":  {facts(claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSourceRef = populator })), "None"},
+		"an attributes class": {facts(claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("gold") })), "Refuse NotSupported"},
+		"a claim that has no space in a PavVolume": {facts(claim(func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations["x"] = strings.Repeat("<", 100<<10) // 6 bytes each in JSON
+		})), "Refuse NotSupported"},
 		"a template that fails": {facts(func(f *rules.Facts) { f.Evaluated.Problem = "line 1" }), "Refuse ValidationFailed"},
 		"a volume mode":         {facts(claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) })), "Refuse ValidationFailed"},
 		"an access mode": {facts(claim(func(c *corev1.PersistentVolumeClaim) {
@@ -300,6 +304,7 @@ func TestDeletion(t *testing.T) {
 		"the revision is gone":              {facts(volume(deleting), released, noClaim, func(f *rules.Facts) { f.Made.Problem = "gone" }), "Record Deleting RevisionMissing notDeletable"},
 		"the revision is gone, use another": {facts(volume(deleting, func(v *stowage.PavVolume) { v.Spec.UseRevision = stowage.UseRevisionLatest }), released, noClaim, func(f *rules.Facts) { f.Made.Problem = "gone" }), "Record Deleting Deletion/1"},
 		"the node is gone":                  {facts(volume(deleting), released, noClaim, noNode, localOnly), "Record Deleting NodeNotFound notDeletable notNodeExists"},
+		"not because of a cache":            {facts(volume(deleting, deletingVolume), released, noClaim, noNode, localOnly, cached), "Read"},
 		"and an administrator gives it up":  {facts(volume(deleting, deletingVolume), released, noClaim, noNode, localOnly), "Record Deleted notNodeExists"},
 		"deleted":                           {facts(volume(stowage.PavVolumeDeleted), released, noClaim), "DeletePV pv-uid"},
 		"deleted, its volume too":           {facts(volume(stowage.PavVolumeDeleted), pv(corev1.VolumeReleased, deletingPV), noClaim), "RemovePVFinalizer"},

@@ -123,7 +123,7 @@ func (f *Facts) runDeletion(done Record) Step {
 		wait := f.delay()
 		switch {
 		case f.nodeGone() && f.Volume.DeletionTimestamp != nil: // an administrator gave up what the node has
-			return done
+			return f.certain(done)
 		case f.nodeGone():
 			return blocked(NodeGone, "%s: delete the PavVolume if the node does not return", f.nodeGoneMessage())
 		case f.HandleUser != "": // the pod could delete what is in use

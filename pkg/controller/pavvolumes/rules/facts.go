@@ -17,11 +17,11 @@ import (
 // them.
 type Facts struct {
 	Now time.Time
-	// Live: Claim, Volume and PV are from the API server. Else they are from informers, and a step
-	// that cannot be undone is preceded by Read.
+	// Live: Claim, Volume, PV, and that there is no Node, are from the API server. Else they are from
+	// informers, and a step that cannot be undone is preceded by Read.
 	Live bool
-	// Claim is the one that ClaimOf names, or else one whose volumeName is the name of the volume;
-	// nil if neither exists.
+	// Claim is the one that ClaimOf names, or else, unless the PersistentVolume refers to one, a claim
+	// whose volumeName is the name of the volume; nil if neither exists.
 	Claim *corev1.PersistentVolumeClaim
 	// Class is the claim's; nil if it does not exist.
 	Class *storagev1.StorageClass
@@ -65,7 +65,7 @@ type Provisioner struct {
 	UID  types.UID
 	// Deleting: it accepts no new volumes.
 	Deleting bool
-	// Problem is why it is not accepted, for users; empty if it is.
+	// Problem is why it is not accepted, for users; empty if it is, or is being deleted.
 	Problem string
 	// Dynamic: provisioningModes has Dynamic.
 	Dynamic bool

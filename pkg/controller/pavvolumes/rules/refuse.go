@@ -4,6 +4,7 @@
 package rules
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,15 +21,19 @@ const (
 	AnnSelectedNode = "volume.kubernetes.io/selected-node"
 	// reservedParameters is the prefix of parameters that are instructions for CSI sidecars.
 	reservedParameters = "csi.storage.k8s.io/"
+	// maxClaim is the largest claim in bytes, as JSON. The PavVolume has a copy of it, and must stay
+	// below 1.5 MiB, the limit of etcd for a request.
+	maxClaim = 512 << 10
 )
 
-// begin decides about a claim for which nothing of a volume exists.
+// begin decides about a claim for which nothing of a volume exists. The claims of provisioners that
+// are no PavProvisioners have the same annotation.
 func (f *Facts) begin() Step {
 	c := f.Claim
-	if c == nil || c.DeletionTimestamp != nil || c.Spec.VolumeName != "" || populated(c) {
+	if c == nil || f.Provisioner == nil || c.DeletionTimestamp != nil || c.Spec.VolumeName != "" || populated(c) {
 		return None{}
 	}
-	if p := f.Provisioner; p != nil && p.Revision == "" && p.Problem == "" {
+	if p := f.Provisioner; p.Revision == "" && p.Problem == "" && !p.Deleting {
 		return None{} // it was not validated yet
 	}
 	if refusal := f.refusal(); refusal != nil {
@@ -79,8 +84,6 @@ func refuse(reason Reason, format string, args ...any) *Refuse {
 
 func (f *Facts) refuseProvisioner() *Refuse {
 	switch p := f.Provisioner; {
-	case p == nil:
-		return refuse(NotAccepted, "the PavProvisioner does not exist")
 	case p.Deleting:
 		return refuse(NotAccepted, "PavProvisioner %s is being deleted", p.Name)
 	case p.Problem != "":
@@ -114,7 +117,10 @@ func (f *Facts) refuseClass() *Refuse {
 
 func (f *Facts) refuseClaim() *Refuse {
 	spec := &f.Claim.Spec
+	text, err := json.Marshal(f.Claim)
 	switch {
+	case err != nil || len(text) > maxClaim:
+		return refuse(NotSupported, "the claim has %d bytes, must have at most %d, its annotations and labels included", len(text), maxClaim)
 	case spec.Selector != nil:
 		return refuse(NotSupported, "spec.selector is not supported: the volume that is made for a claim has no labels")
 	case spec.DataSource != nil || spec.DataSourceRef != nil:

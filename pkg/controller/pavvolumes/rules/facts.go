@@ -204,14 +204,18 @@ func pending(volume *stowage.PavVolume) bool {
 }
 
 // Holds reports whether one volume has the handle of another, so that the other one must neither
-// become a PersistentVolume nor be deleted. Of two that are being made, the older one does.
+// become a PersistentVolume nor be deleted. One that has a PersistentVolume is held by no volume that
+// has none, which would wait for it in turn. Of two that are being made, the older one does.
 func Holds(one, other *stowage.PavVolume) bool {
+	uses := func(v *stowage.PavVolume) bool {
+		return v.Status.Phase == stowage.PavVolumeProvisioned || v.Status.Phase == stowage.PavVolumeDeleting
+	}
 	switch {
 	case one.Spec.Provisioner != other.Spec.Provisioner || one.UID == other.UID || one.Status.Phase == stowage.PavVolumeDeleted:
 		return false
-	case one.Status.Phase == stowage.PavVolumeProvisioned || one.Status.Phase == stowage.PavVolumeDeleting:
-		return true
-	case other.Status.Phase == stowage.PavVolumeCreating && one.Status.Phase != stowage.PavVolumeCreating:
+	case uses(one) != uses(other):
+		return uses(one)
+	case one.Status.Phase != other.Status.Phase && (one.Status.Phase == stowage.PavVolumeProvisioned || other.Status.Phase == stowage.PavVolumeCreating):
 		return true
 	case one.CreationTimestamp.Equal(&other.CreationTimestamp):
 		return one.Name < other.Name

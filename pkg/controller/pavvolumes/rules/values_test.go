@@ -154,8 +154,11 @@ func TestHolds(t *testing.T) {
 		"the younger one was created": {creating, publishing, holds{OldByYoung: true, YoungByOld: true}},
 		"both were created":           {publishing, publishing, holds{YoungByOld: true}},
 		"both are being reverted":     {reverting, reverting, holds{YoungByOld: true}},
-		"the younger one is in use":   {reverting, stowage.PavVolumeProvisioned, holds{OldByYoung: true, YoungByOld: true}},
-		"the older one is deleted":    {stowage.PavVolumeDeleted, reverting, holds{}},
+		"the younger one is in use":   {reverting, stowage.PavVolumeProvisioned, holds{OldByYoung: true}},
+		"the younger one is deleted":  {reverting, stowage.PavVolumeDeleting, holds{OldByYoung: true}},
+		"one is in use, one deleted":  {stowage.PavVolumeDeleting, stowage.PavVolumeProvisioned, holds{OldByYoung: true, YoungByOld: true}},
+		"both are deleted":            {stowage.PavVolumeDeleting, stowage.PavVolumeDeleting, holds{YoungByOld: true}},
+		"the older one is gone":       {stowage.PavVolumeDeleted, reverting, holds{}},
 	} {
 		old, young := at("b", tc.old, time.Hour), at("a", tc.young, 0)
 		young.UID = "other"

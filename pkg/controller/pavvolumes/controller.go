@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -202,11 +203,13 @@ func (c *Controller) watch() error {
 	}
 	// A provisioner that is deleted needs to know which volumes are added and deleted, not each change.
 	ofPV := func(before, object any) {
-		if pv, ok := object.(*corev1.PersistentVolume); ok && pv.Spec.CSI != nil {
+		pv, ok := object.(*corev1.PersistentVolume)
+		if ok && strings.HasPrefix(pv.Name, rules.VolumeName("")) {
 			c.queue.Add(pv.Name)
-			if before == nil {
-				c.provisionersQueue.Add(pv.Spec.CSI.Driver)
-			}
+		}
+		if ok && pv.Spec.CSI != nil && before == nil {
+			c.provisionersQueue.Add(pv.Spec.CSI.Driver)
+			c.enqueueHandle(pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle)
 		}
 	}
 	ofPod := func(object any) {
@@ -223,6 +226,10 @@ func (c *Controller) watch() error {
 				c.provisionersQueue.Add(volume.Spec.Provisioner)
 			}
 			c.volumeChanged(volume)
+			c.enqueueHandle(volume.Spec.Provisioner, volume.Status.Handle)
+			if old, ok := before.(*stowage.PavVolume); ok {
+				c.enqueueHandle(old.Spec.Provisioner, old.Status.Handle)
+			}
 		}
 	}
 	ofClass := func(object any) {
@@ -273,6 +280,13 @@ func (c *Controller) enqueueAll(name string) {
 		c.queue.Add(rules.VolumeName(claim.UID))
 	}
 	for _, volume := range loop.List[stowage.PavVolume](c.volumes, byProvisioner, name) {
+		c.queue.Add(volume.Name)
+	}
+}
+
+// enqueueHandle enqueues the volumes that have a handle: what else has it may hold them up.
+func (c *Controller) enqueueHandle(driver, handle string) {
+	for _, volume := range loop.List[stowage.PavVolume](c.volumes, byHandle, handleKey(driver, handle)) {
 		c.queue.Add(volume.Name)
 	}
 }

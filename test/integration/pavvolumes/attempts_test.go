@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/controller/pavvolumes/rules"
 	"stowage.dev/stowage/pkg/pav/helperpod"
 	"stowage.dev/stowage/pkg/pav/report"
@@ -67,8 +66,7 @@ func completed(e *fixture.Env, all map[string]*corev1.PersistentVolumeClaim) {
 		e.DeletePVC(claim.Name)
 	}
 	for _, claim := range all {
-		gone(e, e.Client.CoreV1().PersistentVolumes(), &corev1.PersistentVolume{}, rules.VolumeName(claim.UID))
-		gone(e, clients.Volumes, &stowage.PavVolume{}, rules.VolumeName(claim.UID))
+		nothingLeft(e, claim)
 	}
 }
 

@@ -185,14 +185,13 @@ func TestNamesInUse(t *testing.T) {
 }
 
 // forge creates pods as another client: copies of a helper pod of a volume, for later steps.
-func forge(e *fixture.Env, pod *corev1.Pod, names []string, change func(*corev1.Pod)) {
+func forge(e *fixture.Env, pod *corev1.Pod, names []string) {
 	e.T.Helper()
 	for _, name := range names {
 		forged := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: name, Labels: pod.Labels, OwnerReferences: pod.OwnerReferences},
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "i", Args: []string{"forged"}}}},
 		}
-		change(forged)
 		fixture.Get(e, func(ctx context.Context) (*corev1.Pod, error) {
 			return e.Client.CoreV1().Pods(pod.Namespace).Create(ctx, forged, metav1.CreateOptions{})
 		})
@@ -204,14 +203,9 @@ func forge(e *fixture.Env, pod *corev1.Pod, names []string, change func(*corev1.
 // creation was lost then.
 func TestForgedPods(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		text   string
-		change func(*corev1.Pod)
-		want   string
-	}{
-		"in the namespace of the claim":             {inClaimNamespace, func(*corev1.Pod) {}, "later-c"},
-		"in the provisioner namespace, not owned":   {withPods, func(p *corev1.Pod) { p.OwnerReferences = nil }, "later-c"},
-		"in the provisioner namespace, as an owner": {withPods, func(*corev1.Pod) {}, "later-forged"},
+	for name, tc := range map[string]struct{ text, want string }{
+		"in the namespace of the claim":           {inClaimNamespace, "later-c"},
+		"in the provisioner namespace, and owned": {withPods, "later-forged"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -233,16 +227,15 @@ func TestForgedPods(t *testing.T) {
 			for attempt := range int64(3) { // creation is attempt 3 if the deletion, attempt 2, succeeds, and 4 if it is repeated
 				names = append(names, helperpod.Name(helperpod.Creation, uid, 2+attempt))
 			}
-			forge(e, pod, append(names, helperpod.Name(helperpod.Deletion, uid, 2)), tc.change)
+			forge(e, pod, append(names, helperpod.Name(helperpod.Deletion, uid, 2)))
 			e.Do(func(ctx context.Context) error { return evict(ctx, e, pod) })
 			volume := boundTo(e, claim)
 			if handle := persistentVolume(e, volume.Name).Spec.CSI.VolumeHandle; handle != tc.want {
 				t.Errorf("handle %s, want %s", handle, tc.want)
 			}
 			if tc.want == "later-c" {
-				const message = "may have been created by another client"
-				e.WaitEvent(e.Namespace, "c", string(rules.DeletionFailed), message)
-				e.WaitEvent(e.Namespace, "c", string(rules.CreationFailed), message)
+				e.WaitEvent(e.Namespace, "c", string(rules.DeletionFailed), "may have been created by another client")
+				e.WaitEvent(e.Namespace, "c", string(rules.CreationFailed), "may have been created by another client")
 			}
 			removed(e, claim)
 		})

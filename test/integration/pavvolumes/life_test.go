@@ -32,19 +32,25 @@ import (
 // creates an immediate class "made" of it. Its deletion after the test waits for no volume.
 func provide(e *fixture.Env, text string, policy corev1.PersistentVolumeReclaimPolicy, run program) {
 	e.T.Helper()
+	if run != nil {
+		programs.Store(e.Namespace, run)
+	}
+	create(e, text)
+	accepted(e, 1)
+	e.CreateClass(e.Class("made").Provisioner(e.Namespace).Immediate().ReclaimPolicy(policy))
+}
+
+// create creates a PavProvisioner with the name of the Env.
+func create(e *fixture.Env, text string) {
+	e.T.Helper()
 	p := &stowage.PavProvisioner{}
 	if err := yaml.UnmarshalStrict([]byte(text), p); err != nil {
 		e.T.Fatal(err)
 	}
 	p.Name = e.Namespace
-	if run != nil {
-		programs.Store(p.Name, run)
-	}
 	if _, err := clients.Provisioners.Create(e.Context(), p, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
 		e.T.Fatal(err)
 	}
-	accepted(e, 1)
-	e.CreateClass(e.Class("made").Provisioner(p.Name).Immediate().ReclaimPolicy(policy))
 }
 
 // accepted waits until a generation of the Env's provisioner is accepted, and returns its revision.
@@ -80,8 +86,14 @@ func persistentVolume(e *fixture.Env, name string) *corev1.PersistentVolume {
 // removed deletes the claim, and waits until nothing of its volume is left.
 func removed(e *fixture.Env, claim *corev1.PersistentVolumeClaim) {
 	e.T.Helper()
-	name := rules.VolumeName(claim.UID)
 	e.DeletePVC(claim.Name)
+	nothingLeft(e, claim)
+}
+
+// nothingLeft waits until nothing of a claim's volume is left.
+func nothingLeft(e *fixture.Env, claim *corev1.PersistentVolumeClaim) {
+	e.T.Helper()
+	name := rules.VolumeName(claim.UID)
 	gone(e, e.Client.CoreV1().PersistentVolumes(), &corev1.PersistentVolume{}, name)
 	gone(e, clients.Volumes, &stowage.PavVolume{}, name)
 }
@@ -118,16 +130,22 @@ func seen[T runtime.Object, L runtime.Object](e *fixture.Env, kind await.Kind[L]
 	return object
 }
 
+// helloWorld returns the example.
+func helloWorld(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(manifests + "pav/examples/hello-world.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // The example hello-world needs no helper pod to make a volume or to delete it. The provisioner is
 // deleted with its CSIDriver once it has no volume.
 func TestHelloWorld(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
-	text, err := os.ReadFile("../../../manifests/pav/examples/hello-world.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	provide(e, string(text), corev1.PersistentVolumeReclaimDelete, nil)
+	provide(e, helloWorld(t), corev1.PersistentVolumeReclaimDelete, nil)
 	claim, volume := bound(e)
 	pv := persistentVolume(e, volume.Name)
 	if csi := pv.Spec.CSI; csi == nil || csi.Driver != e.Namespace || csi.VolumeHandle != volume.Name {

@@ -1,0 +1,58 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pavvolumes
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/pavvolumes/rules"
+)
+
+// The facts about a pod say whether it can only be the controller's, and what keeps it from running.
+func TestPodFacts(t *testing.T) {
+	t.Parallel()
+	volume := &stowage.PavVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", UID: "u"}}
+	waits := func(reason string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}}}
+		}
+	}
+	unscheduled := func(reason string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, Message: "why"}}
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		want   rules.Pod
+	}{
+		"owned":                      {func(*corev1.Pod) {}, rules.Pod{UID: "p", Adoptable: true}},
+		"in another namespace":       {func(p *corev1.Pod) { p.Namespace = "ns" }, rules.Pod{UID: "p"}},
+		"without an owner":           {func(p *corev1.Pod) { p.OwnerReferences = nil }, rules.Pod{UID: "p"}},
+		"an owner that controls not": {func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, rules.Pod{UID: "p"}},
+		"an earlier volume owns it":  {func(p *corev1.Pod) { p.OwnerReferences[0].UID = "x" }, rules.Pod{UID: "p"}},
+		"its image cannot be pulled": {waits("ErrImagePull"), rules.Pod{UID: "p", Adoptable: true, Problem: "container c does not run: ErrImagePull: why"}},
+		"its containers are created": {waits("ContainerCreating"), rules.Pod{UID: "p", Adoptable: true}},
+		"init containers run":        {waits("PodInitializing"), rules.Pod{UID: "p", Adoptable: true}},
+		"unschedulable":              {unscheduled(corev1.PodReasonUnschedulable), rules.Pod{UID: "p", Adoptable: true, Problem: "is not scheduled: why"}},
+		"the scheduler failed":       {unscheduled(corev1.PodReasonSchedulerError), rules.Pod{UID: "p", Adoptable: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "stowage-pav", UID: "p",
+				OwnerReferences: []metav1.OwnerReference{{Kind: volumeKind, Name: "pvc-1", UID: "u", Controller: new(true)}},
+			}}
+			tc.change(pod)
+			if diff := cmp.Diff(&tc.want, podFacts(pod, volume, "stowage-pav")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

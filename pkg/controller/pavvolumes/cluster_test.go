@@ -299,7 +299,7 @@ func (c *cluster) work(pod *corev1.Pod) {
 
 // end returns the status of a pod whose containers end.
 func (c *cluster) end(pod *corev1.Pod) object {
-	r, code := report.Report{Capacity: new("1Gi"), Handle: c.handle}, 0
+	r, code := report.Report{Capacity: new("2Gi"), Handle: c.handle}, 0
 	if step := helperpod.Step(pod.Labels[wellknown.PavStepLabel]); c.failing[step] > 0 {
 		c.failing[step]--
 		r, code = report.Report{Error: strings.Repeat("no space ", 300)}, 1

@@ -6,6 +6,7 @@ package pavvolumes
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -60,6 +61,10 @@ func deleteAll(resource string) func(*cluster) {
 	}
 }
 
+func setClock(by time.Duration) func(*cluster) {
+	return func(c *cluster) { c.time = c.time.Add(by) }
+}
+
 func changeProvisioner(c *cluster) {
 	c.edit(provisionerKey, func(o object) { o["spec"].(object)["mountOptions"] = []any{"noatime"} })
 }
@@ -89,10 +94,19 @@ func interruptions() []interruption {
 			c.remove(claimKey)
 			c.add(claimKey, claimText)
 		}},
+		{name: "claim resized", want: bound, act: func(c *cluster) {
+			c.edit(claimKey, func(o object) { o["spec"].(object)["resources"] = object{"requests": object{"storage": "2Gi"}} })
+		}},
 		{name: "class deleted and recreated", want: bound, act: func(c *cluster) {
 			c.remove(classKey)
 			c.add(classKey, classText)
 		}},
+		{name: "class recreated with other parameters", want: bound, act: func(c *cluster) {
+			c.remove(classKey)
+			c.add(classKey, classText+"parameters: {pool: other}\n")
+		}},
+		{name: "clock set back", want: bound, act: setClock(-24 * time.Hour)},
+		{name: "clock set forward", want: bound, act: setClock(24 * time.Hour)},
 		{name: "provisioner changed", want: bound, act: changeProvisioner},
 		{name: "PavVolume deleted", want: bound, act: deleteAll("pavvolumes")},
 		{name: "helper pods deleted", want: bound, act: deleteAll("pods")},
@@ -157,6 +171,8 @@ func TestDeletionInterruptedAtAnyWrite(t *testing.T) {
 		{name: "provisioner deleted, killed", act: deleteAll("pavprovisioners"), err: errKilled},
 		{name: "class deleted", act: deleteAll("storageclasses")},
 		{name: "provisioner changed", act: changeProvisioner},
+		{name: "clock set back", act: setClock(-24 * time.Hour)},
+		{name: "clock set forward", act: setClock(24 * time.Hour)},
 	}) {
 		t.Run(fmt.Sprintf("%s, after %t", i.name, i.after), func(t *testing.T) {
 			t.Parallel()

@@ -5,13 +5,16 @@ package app
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"stowage.dev/stowage/pkg/server/command"
 	"stowage.dev/stowage/pkg/testing/commands"
 )
 
@@ -106,6 +109,21 @@ func TestRenderErrors(t *testing.T) {
 		"a context of two":         {Args: of(hello, "creation", "--context="+pavObjects), Err: "objects.yaml: must have one YAML document, and has 4"},
 		"no claim":                 {Args: of(hello, "creation"), Err: "claim: must be given for the step Creation"},
 		"a node that is not used":  {Args: of(hello, "creation", "--claim="+pavObjects, "--class="+pavObjects, "--node="+pavObjects), Err: "node: must not be given"},
+		"a missing class":          {Args: of(hello, "creation", "--claim="+pavObjects, "--class=/does/not/exist"), Err: "/does/not/exist"},
+		"a class of another kind":  {Args: of(hello, "creation", "--claim="+pavObjects, "--class="+hello), Err: "hello-world.yaml: must have one object of kind StorageClass"},
+		"a claim, but no class":    {Args: of(hello, "creation", "--claim="+pavObjects), Err: "class: must be given for the step Creation"},
+		"a missing volume":         {Args: of(hello, "staging", "--claim="+pavObjects, "--volume=/does/not/exist"), Err: "/does/not/exist"},
+		"a volume of another kind": {Args: of(hello, "staging", "--claim="+pavObjects, "--volume="+hello), Err: "hello-world.yaml: must have one object of kind PersistentVolume"},
+		"no volume":                {Args: of(hello, "staging", "--claim="+pavObjects), Err: "volume: must be given for the step Staging"},
+		"a missing node":           {Args: of(hello, "staging", "--claim="+pavObjects, "--volume="+pavObjects, "--node=/does/not/exist"), Err: "/does/not/exist"},
+		"a node of another kind":   {Args: of(hello, "staging", "--claim="+pavObjects, "--volume="+pavObjects, "--node="+hello), Err: "hello-world.yaml: must have one object of kind Node"},
+		"no node":                  {Args: of(hello, "unstaging", "--claim="+pavObjects, "--volume="+pavObjects), Err: "node: must be given for the step Unstaging"},
+		"a missing lookup":         {Args: of(hello, "creation", context, "--lookup=/does/not/exist"), Err: "/does/not/exist"},
+		"a context and a class":    {Args: of(hello, "creation", context, "--class="+pavObjects), Err: "[class context]"},
+		"a context and a volume":   {Args: of(hello, "staging", context, "--volume="+pavObjects), Err: "[context volume]"},
+		"a context and a node":     {Args: of(hello, "staging", context, "--node="+pavObjects), Err: "[context node]"},
+		"a later line":             {Args: of(file("later", head+"spec: {provisioningModes: [Dynamic], volumeCreation: {capacity: 1Gi, handle: \"a\\n  {{ params.pool }}\"}, volumeStaging: '{{ a }}'}"), "creation", "--context="+file("params", "params: {}")), Err: "spec.volumeCreation.handle: line 2, column 13: 'params.pool' is undefined"},
+		"an error as JSON":         {Args: of(hello, "creation", context, "-o", "json"), Err: "spec.volumeCreation.capacity: line 1, column 4: "},
 		"an undefined variable":    {Args: of(hello, "creation", context), Err: "spec.volumeCreation.capacity: line 1, column 4: "},
 		"errors of all templates":  {Args: of(file("all", static+`"{{ }}"}}}, volumeUnstaging: "{% if %}"}`), "staging", context), Err: "spec.volumeStaging.podTemplate.metadata.name: line 1, column 4: expected an expression, found the end of the expression\nspec.volumeUnstaging: line 1, column 7: "},
 		"a result that is no pod":  {Args: of(file("pod", static+`"{% set yaml = true %}[]"}}}}`), "staging", context), Err: "spec.volumeStaging.podTemplate.metadata.name: must not be of the type array"},
@@ -113,4 +131,31 @@ func TestRenderErrors(t *testing.T) {
 		"a lookup of another kind": {Args: of(hello, "creation", context, "--lookup="+hello), Err: "must have one object of kind PersistentVolumeClaim"},
 		"an argument":              {Args: of(hello, "creation", "more"), Err: "more"},
 	})
+}
+
+// The exit code is 1 for every error, and 0 without one.
+func TestRenderExitCode(t *testing.T) {
+	hello := []string{"pav", "render", "-f", pavExamples + "hello-world.yaml", "--step"}
+	for name, tc := range map[string]struct {
+		args []string
+		want int
+	}{
+		"rendered":               {append(slices.Clone(hello), "creation", "--context=testdata/render/context.yaml"), 0},
+		"a template that fails":  {append(slices.Clone(hello), "staging", "--context=testdata/render/context.yaml"), 1},
+		"a flag that is missing": {hello[:4], 1},
+		"a flag that is unknown": {append(slices.Clone(hello), "creation", "--unknown"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := logsapi.ResetForTest(nil); err != nil {
+				t.Fatal(err)
+			}
+			cmd := NewCommand()
+			cmd.SetOut(io.Discard)
+			cmd.SetErr(io.Discard)
+			cmd.SetArgs(tc.args)
+			if got := command.Main(cmd); got != tc.want {
+				t.Errorf("exit code %d, want %d", got, tc.want)
+			}
+		})
+	}
 }

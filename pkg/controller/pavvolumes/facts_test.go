@@ -14,7 +14,7 @@ import (
 	"stowage.dev/stowage/pkg/controller/pavvolumes/rules"
 )
 
-// The facts about a pod say whether it can only be the controller's, and what keeps it from running.
+// The facts about a pod are whether it can only be the controller's, and what keeps it from running.
 func TestPodFacts(t *testing.T) {
 	t.Parallel()
 	volume := &stowage.PavVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", UID: "u"}}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/component-helpers/storage/volume"
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/await"
@@ -147,11 +148,6 @@ func statefulSet(i int) *appsv1.StatefulSet {
 	}
 }
 
-const (
-	annBoundByController = "pv.kubernetes.io/bound-by-controller"
-	annBindCompleted     = "pv.kubernetes.io/bind-completed"
-)
-
 // bareClient creates the pods as fast as allAtOnce does and sends for each the writes of
 // scheduling, with the places chosen beforehand: pod n is bound to node n
 // modulo the number of nodes, and takes that node's next volumes. It is an upper bound of
@@ -221,20 +217,17 @@ func (s *setup) bind(ctx context.Context, name string, pv *v1.PersistentVolume) 
 	claim := s.claims[name]
 	s.mu.Unlock()
 	volumes, claims := s.client.CoreV1().PersistentVolumes(), s.client.CoreV1().PersistentVolumeClaims(namespace)
-	bound := pv.DeepCopy()
-	bound.Spec.ClaimRef = &v1.ObjectReference{
-		APIVersion: "v1", Kind: "PersistentVolumeClaim",
-		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion,
-	}
-	metav1.SetMetaDataAnnotation(&bound.ObjectMeta, annBoundByController, "yes")
-	bound, err := volumes.Update(ctx, bound, metav1.UpdateOptions{})
+	bound, _, err := volume.GetBindVolumeToClaim(pv, claim)
 	if err != nil {
+		return err
+	}
+	if bound, err = volumes.Update(ctx, bound, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
 	claim = claim.DeepCopy()
 	claim.Spec.VolumeName = pv.Name
-	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, annBoundByController, "yes")
-	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, annBindCompleted, "yes")
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, volume.AnnBoundByController, "yes")
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, volume.AnnBindCompleted, "yes")
 	if claim, err = ifFirst(claims.Update(ctx, claim, metav1.UpdateOptions{})); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/storage/volume"
+	podutils "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
@@ -190,10 +191,8 @@ func (s state) checkOutcome(claim *v1.PersistentVolumeClaim, want outcome) error
 // rejection is the message of the pod's condition PodScheduled, which each attempt writes; empty if
 // it has none.
 func rejection(pod *v1.Pod) string {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
-			return c.Message
-		}
+	if _, c := podutils.GetPodCondition(&pod.Status, v1.PodScheduled); c != nil && c.Status == v1.ConditionFalse {
+		return c.Message
 	}
 	return ""
 }

@@ -153,7 +153,9 @@ func (s *Supervisor) startScript() (err error) {
 	if err := s.script.Start(); err != nil {
 		return err
 	}
-	_, err = ready.Read(make([]byte, 1))
+	if _, err = ready.Read(make([]byte, 1)); err != nil { // it has ended
+		err = errors.Join(err, s.commands.Close(), s.script.Wait())
+	}
 	return err
 }
 

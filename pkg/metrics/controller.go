@@ -37,7 +37,7 @@ var (
 	cleaningJobsSucceeded = controller.counter("cleaning_jobs_succeeded_total",
 		"Cleaning Jobs that succeeded.")
 	cleaningJobsFailed = controller.counterVec("cleaning_jobs_failed_total",
-		"Cleaning Jobs that failed, by reason as in the node's LocalDiskReport.",
+		"Cleaning Jobs that failed, by reason as in the node's LocalDiskReport; JobDeleted if they were deleted before they ended.",
 		"reason")
 	orphanCleansWaiting = controller.gauge("orphan_cleans_waiting",
 		"Disks without a volume that wait because orphanCleans.perHour is used up; 0 on a standby replica.")

@@ -16,7 +16,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/component-helpers/storage/volume"
+	podutils "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
@@ -181,28 +182,17 @@ func (s state) checkOutcome(claim *v1.PersistentVolumeClaim, want outcome) error
 		return fmt.Errorf("volume %s does not refer to it", pv.Name)
 	case size.Cmp(*requested) < 0:
 		return fmt.Errorf("volume %s has %s, and %s is requested", pv.Name, size, requested)
-	case !reaches(pv, node):
+	case volume.CheckNodeAffinity(pv, node.Labels) != nil:
 		return fmt.Errorf("volume %s cannot be used on %s", pv.Name, node.Name)
 	}
 	return nil
 }
 
-// reaches reports whether the volume can be used on the node.
-func reaches(pv *v1.PersistentVolume, node *v1.Node) bool {
-	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
-		return true
-	}
-	selector, err := nodeaffinity.NewNodeSelector(pv.Spec.NodeAffinity.Required)
-	return err == nil && selector.Match(node)
-}
-
 // rejection is the message of the pod's condition PodScheduled, which each attempt writes; empty if
 // it has none.
 func rejection(pod *v1.Pod) string {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
-			return c.Message
-		}
+	if _, c := podutils.GetPodCondition(&pod.Status, v1.PodScheduled); c != nil && c.Status == v1.ConditionFalse {
+		return c.Message
 	}
 	return ""
 }

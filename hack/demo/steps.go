@@ -17,6 +17,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/volume"
 
 	"stowage.dev/stowage/test/cluster"
 )
@@ -111,7 +112,7 @@ func createNodes(ctx context.Context, d *demo) error {
 	table := newTable("NODE", "ZONE", "VOLUMES")
 	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
 		node := s.nodes[name]
-		volumes := slices.DeleteFunc(slices.Sorted(maps.Keys(s.volumes)), func(pv string) bool { return !reaches(s.volumes[pv], node) })
+		volumes := slices.DeleteFunc(slices.Sorted(maps.Keys(s.volumes)), func(pv string) bool { return volume.CheckNodeAffinity(s.volumes[pv], node.Labels) != nil })
 		table.row(name, node.Labels[v1.LabelTopologyZone], strings.Join(volumes, "  "))
 	}
 	return table.Flush()

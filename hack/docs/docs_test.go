@@ -24,7 +24,6 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 
 	"stowage.dev/stowage/pkg/metrics"
-	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
 // root is the top of the repository.
@@ -100,17 +99,6 @@ func TestNamedTestsExist(t *testing.T) {
 			if !defined[found[1]] {
 				t.Errorf("%s names %s, which does not exist", name, found[1])
 			}
-		}
-	}
-}
-
-// TestReasons: docs/scheduler.md has every reason for which a node is refused.
-func TestReasons(t *testing.T) {
-	t.Parallel()
-	text, unknown := read(t, "docs/scheduler.md"), match.ReasonCode(255).String()
-	for code := match.Fits + 1; code.String() != unknown; code++ {
-		if !strings.Contains(text, "| `"+code.String()+"` |") {
-			t.Errorf("docs/scheduler.md lacks a line for the reason %q", code)
 		}
 	}
 }

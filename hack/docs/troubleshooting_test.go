@@ -134,13 +134,15 @@ func section(t *testing.T, page, heading string) string {
 	return text
 }
 
-var firstCell = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
+var firstCell = regexp.MustCompile("(?m)^\\| (`[^`]+`(?:, `[^`]+`)*) \\|")
 
-// firstCells are what the rows of a text's tables begin with, sorted.
+// firstCells are what the rows of a text's tables are about, one thing or several, sorted.
 func firstCells(text string) []string {
 	var all []string
 	for _, row := range firstCell.FindAllStringSubmatch(text, -1) {
-		all = append(all, row[1])
+		for _, cell := range quoted.FindAllStringSubmatch(row[1], -1) {
+			all = append(all, cell[1])
+		}
 	}
 	slices.Sort(all)
 	return all

@@ -28,9 +28,9 @@ var (
 	indexNodes    = scheduler.desc("index_nodes", "Nodes in the index.")
 	reservations  = scheduler.desc("reservations", "Claims for which a volume or capacity is reserved and that are not bound yet.")
 
-	provisioningClaims  = scheduler.desc("provisioning_claims", "Claims for whose volumes storage capacity is held until they are provisioned and the driver reports it, by storage class.", classLabel)
+	provisioningClaims  = scheduler.desc("provisioning_claims", "Claims for which storage capacity is held until their volumes are provisioned and the driver reports it, by storage class.", classLabel)
 	provisioningBytes   = scheduler.desc("provisioning_held_bytes", "Bytes of storage capacity that are held for these claims, by storage class.", classLabel)
-	provisioningOverdue = scheduler.desc("provisioning_overdue_claims", "Claims that were sent to a node and whose volume did not appear within 15 minutes, so that their capacity is no longer held, by storage class.", classLabel)
+	provisioningOverdue = scheduler.desc("provisioning_overdue_claims", "Claims whose volume did not appear within 15 minutes on the selected node, so that their capacity is no longer held, by storage class.", classLabel)
 )
 
 const classLabel = "storage_class"

@@ -14,22 +14,22 @@ var (
 	controllerLeading = controller.gauge("leading",
 		"1 while this replica leads, 0 while it is on standby.")
 	silentProvisioners = controller.gauge("silent_provisioners",
-		"Nodes with a LocalDiskReport whose provisioner does not renew its Lease, so that the report may be out of date; 0 on a standby replica.")
+		"Nodes with a LocalDiskReport whose provisioner does not renew its Lease; 0 on a standby replica.")
 	nodeLossVolumes = controller.gaugeVec("lost_volumes",
 		"Lost volumes, by cause (NodeGone, OutOfService, DiskMissing, DiskReplaced, DiskFailing) and state (Waiting for the delay, Kept by policy, InvalidNodeLoss, ClaimNotRecreatable, Throttled by the budget, Releasing, Removing, Retained by reclaim policy, Unidentified, Blocked by another actor).",
 		"cause", "state")
 	nodeLossReleases = controller.counterVec("claim_releases_total",
-		"Claims that were released, by outcome: released, or dry_run (would have been released).",
+		"Claims that were released, by outcome: released, or dry_run.",
 		"outcome")
 	nodeLossRemovals = controller.counterVec("lost_volumes_removed_total",
-		"Lost volumes that were removed, each with a tombstone, by outcome: removed, or dry_run (would have been removed).",
+		"Lost volumes that were removed, each with a tombstone, by outcome: removed, or dry_run.",
 		"outcome")
 	tombstonesRemoved = controller.counter("tombstones_removed_total",
 		"Tombstones that were removed because their disks were cleaned and published again.")
 	nodeLossErrors = controller.counter("node_loss_errors_total",
 		"Failed reconciliations of lost volumes; each is retried.")
 	nodeLossDuplicates = controller.gauge("duplicate_identities",
-		"Disk identities that several nodes report at once. The loss of a node removes no volume of such a disk.")
+		"Disk identities that several nodes report at once.")
 	cleaningJobsRunning = controller.gauge("cleaning_jobs_running",
 		"Cleaning Jobs that have not ended; 0 on a standby replica.")
 	cleaningJobsCreated = controller.counter("cleaning_jobs_created_total",
@@ -40,7 +40,7 @@ var (
 		"Cleaning Jobs that failed, by reason as in the node's LocalDiskReport; JobDeleted if they were deleted before they ended.",
 		"reason")
 	orphanCleansWaiting = controller.gauge("orphan_cleans_waiting",
-		"Disks without a volume that wait to be cleaned because orphanCleans.perHour is used up; 0 on a standby replica.")
+		"Disks without a volume that wait because orphanCleans.perHour is used up; 0 on a standby replica.")
 	orphanCleansAllowed = controller.counter("orphan_cleans_allowed_total",
 		"Disks without a volume that the controller allowed to be cleaned.")
 )

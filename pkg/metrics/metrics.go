@@ -85,22 +85,22 @@ func oneIf(set bool) float64 {
 
 var (
 	matchingDuration = scheduler.histogram("matching_duration_seconds",
-		"Time one Filter call takes to match the claims of a pod to the volumes and the capacity of one node; one in 16 calls is measured.",
+		"Time one Filter call takes to match the claims of a pod to one node; one in 16 calls is measured.",
 		metrics.ExponentialBuckets(0.000001, 2, 16))
 	reserveDuration = scheduler.histogram("reserve_duration_seconds",
-		"Time Reserve takes to choose the volumes of a pod on its node and to hold them.",
+		"Time Reserve takes to choose and hold the volumes of a pod on its node.",
 		metrics.ExponentialBuckets(0.000001, 2, 16))
 	bindDuration = scheduler.histogramVec("bind_duration_seconds",
-		"Time PreBind takes to bind all claims of a pod, waiting for provisioners and the PV controller included, by binding mode and outcome (success, failure, error, timeout, canceled; provisioning: the scheduler must call the extender again).",
+		"Time PreBind takes to bind all claims of a pod, including waits for provisioners and the PV controller, by binding mode and outcome (success, failure, error, timeout, canceled; provisioning: the scheduler must call the extender again).",
 		metrics.ExponentialBuckets(0.001, 2, 20), "mode", "outcome")
 	bindStageDuration = scheduler.histogramVec("bind_stage_duration_seconds",
-		"Time of one step of binding the claims of a pod, by step (claim_volumes, select_node, await_volumes, bind_claims, await_bound, undo) and outcome (success, failure, error, timeout, canceled).",
+		"Time of one stage of binding the claims of a pod (claim_volumes, select_node, await_volumes, bind_claims, await_bound, undo), by stage and outcome as in bind_duration_seconds.",
 		metrics.ExponentialBuckets(0.001, 2, 20), "stage", "outcome")
 	bindConflicts = scheduler.counterVec("bind_conflicts_total",
-		"Conflicts of a binding's writes with a newer version of the object, by resource and outcome: done (the newer version has the change), retried (the write was repeated on the newer version), lost (another client has taken the object).",
+		"Conflicts of a binding's writes with a newer version of the object, by resource and outcome: done (it has the change), retried, lost (another client has taken the object).",
 		"resource", "outcome")
 	directBindingDisabled = scheduler.gauge("direct_binding_disabled",
-		"1 if bindingMode Direct is configured but the scheduler lacks the right to update persistentvolumes/status or persistentvolumeclaims/status, so that the PV controller completes bindings; else 0.")
+		"1 if bindingMode Direct is configured but the right to update persistentvolumes/status or persistentvolumeclaims/status is missing, so that the PV controller completes bindings; else 0.")
 )
 
 // Register registers the scheduler's metrics with the registry that kube-scheduler serves
@@ -140,13 +140,13 @@ func SetDirectBindingDisabled(disabled bool) { directBindingDisabled.Set(oneIf(d
 
 var (
 	extenderRequests = extender.histogramVec("request_duration_seconds",
-		"Time to answer a call of the scheduler, reading and writing it included, by verb (filter, prioritize, preempt, bind) and outcome (ok, error (the answer has the reason), malformed, too_large, not_ready, ended (by its deadline or by the caller), panic).",
+		"Time to answer a call of the scheduler, including reading and writing, by verb (filter, prioritize, preempt, bind) and outcome (ok, error (the answer has the reason), malformed, too_large, not_ready, ended (by its deadline or by the caller), panic).",
 		metrics.ExponentialBuckets(0.0005, 2, 16), "verb", "outcome")
 	extenderBinds = extender.counterVec("binds_total",
-		"Calls to bind a pod, by outcome: bound, provisioning (volumes are being provisioned, the scheduler must call again), conflict (another pod took the volumes or the capacity after the node was filtered, the pod is scheduled again), error.",
+		"Calls to bind a pod, by outcome: bound, provisioning (the scheduler must call again), conflict (another pod took volumes or capacity after the filter call; the pod is retried), error.",
 		"outcome")
 	extenderWait = extender.histogram("filter_wait_seconds",
-		"Time a filter call waits, if it does: until the previous pod's bind has reserved, for queued binds, or for lagging informers. The sum is bounded to a tenth of the time. Part of request_duration_seconds.",
+		"Time a filter call waits, if it does: until the previous pod's bind has reserved, for queued binds, or for lagging informers. Part of request_duration_seconds.",
 		metrics.ExponentialBuckets(0.0005, 2, 12))
 )
 

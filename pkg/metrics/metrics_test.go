@@ -59,7 +59,7 @@ func TestMetricsAreServed(t *testing.T) {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	err = testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`
-# HELP stowage_scheduler_bind_conflicts_total [ALPHA] Conflicts of a binding's writes with a newer version of the object, by resource and outcome: done (the newer version has the change), retried (the write was repeated on the newer version), lost (another client has taken the object).
+# HELP stowage_scheduler_bind_conflicts_total [ALPHA] Conflicts of a binding's writes with a newer version of the object, by resource and outcome: done (it has the change), retried, lost (another client has taken the object).
 # TYPE stowage_scheduler_bind_conflicts_total counter
 stowage_scheduler_bind_conflicts_total{outcome="retried",resource="persistentvolumes"} 1
 # HELP stowage_scheduler_index_segments [ALPHA] Distinct conditions on nodes in the index: of volumes, of storage capacity and of storage classes.
@@ -68,7 +68,7 @@ stowage_scheduler_index_segments 20
 # HELP stowage_scheduler_provisioning_held_bytes [ALPHA] Bytes of storage capacity that are held for these claims, by storage class.
 # TYPE stowage_scheduler_provisioning_held_bytes gauge
 stowage_scheduler_provisioning_held_bytes{storage_class="fast"} 6.442450944e+09
-# HELP stowage_scheduler_provisioning_overdue_claims [ALPHA] Claims that were sent to a node and whose volume did not appear within 15 minutes, so that their capacity is no longer held, by storage class.
+# HELP stowage_scheduler_provisioning_overdue_claims [ALPHA] Claims whose volume did not appear within 15 minutes on the selected node, so that their capacity is no longer held, by storage class.
 # TYPE stowage_scheduler_provisioning_overdue_claims gauge
 stowage_scheduler_provisioning_overdue_claims{storage_class="fast"} 2
 `), "stowage_scheduler_bind_conflicts_total", "stowage_scheduler_index_segments",

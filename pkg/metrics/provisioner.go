@@ -19,7 +19,7 @@ var (
 		"PersistentVolumes created, by volume mode (Filesystem, Block).",
 		"mode")
 	publishDuration = reference.histogramVec("persistentvolume_discovery_duration_seconds",
-		"Time from the decision to publish a disk until its PersistentVolume is created, by volume mode (Filesystem, Block).",
+		"Time from the decision to publish a disk until its PersistentVolume is created, by volume mode.",
 		metrics.ExponentialBuckets(0.005, 2, 14), "mode")
 	scanDuration = provisioner.histogram("scan_duration_seconds",
 		"Time of one scan of the discovery directories of all classes.",
@@ -27,7 +27,7 @@ var (
 	lastScan = provisioner.gauge("last_scan_timestamp_seconds",
 		"When the last scan of the discovery directories ended, in seconds since 1970; 0 before the first.")
 	configReloads = provisioner.counterVec("config_reloads_total",
-		"Configurations read, the first one included, by result: success, or error (the last valid one stays in force).",
+		"Configurations read, including the first one, by result: success, or error (the last valid one stays in force).",
 		"result")
 	lastGoodConfig = provisioner.gauge("config_last_good_timestamp_seconds",
 		"When the configuration in force was read, in seconds since 1970; 0 before the first.")
@@ -133,23 +133,23 @@ var writes = map[string]string{
 
 var (
 	cleansDone = reference.counterVec("persistentvolume_delete_total",
-		"Released volumes whose disk was cleaned, by volume mode and by where the disk was cleaned (process, job).",
+		"Released volumes whose disk was cleaned, by volume mode and type (process, job).",
 		"mode", "type")
 	cleansFailed = reference.counterVec("persistentvolume_delete_failed_total",
-		"Attempts to clean the disk of a released volume that failed, by volume mode and by where the disk was cleaned (process, job).",
+		"Failed attempts to clean the disk of a released volume, by volume mode and type (process, job).",
 		"mode", "type")
 	cleanDuration = reference.histogramVec("persistentvolume_delete_duration_seconds",
-		"Time to clean the disk of a released volume, by volume mode, by where it was cleaned (process, job), by capacity (rounded up to a multiple of 500G, which are GiB) and by cleaner command.",
+		"Time to clean the disk of a released volume, by volume mode, type (process, job), capacity (rounded up to a multiple of 500G, which are GiB) and cleaner command.",
 		metrics.ExponentialBuckets(0.01, 3, 15), "mode", "type", "capacity", "cleanup_command")
 	tableRunning   = reference.gauge("proctable_running", "Disks that are being cleaned.")
 	tableSucceeded = reference.gauge("proctable_succeeded", "Disks that were cleaned and whose volume still exists.")
 	tableFailed    = reference.gauge("proctable_failed", "Disks whose last clean failed; they wait for the next attempt.")
-	cleansRunning  = provisioner.gauge("clean_in_progress", "Disks that are being cleaned, as proctable_running.")
-	proofsRunning  = provisioner.gauge("blank_proof_in_progress", "Devices that are being read from end to end to prove that they are blank.")
-	proofsQueued   = provisioner.gauge("blank_proof_queue", "Devices that wait to be read to prove that they are blank.")
+	cleansRunning  = provisioner.gauge("clean_in_progress", "As proctable_running.")
+	proofsRunning  = provisioner.gauge("blank_proof_in_progress", "Devices that are being proven to be blank.")
+	proofsQueued   = provisioner.gauge("blank_proof_queue", "Devices that wait to be proven to be blank.")
 	proofBytes     = provisioner.counter("blank_proof_bytes_total",
 		"Bytes that were read to prove that devices are blank.")
-	cleansQueued = provisioner.gauge("clean_queue", "Disks that wait to be cleaned, in the queue or for a volume that is in use; failed ones are not counted.")
+	cleansQueued = provisioner.gauge("clean_queue", "Disks that wait to be cleaned, in the queue or for a volume that is in use; not failed ones.")
 )
 
 // CleanedBy is where a disk is cleaned.
@@ -259,9 +259,9 @@ func (d *Disk) kept() bool {
 var (
 	volumeCount = provisioner.desc("volumes", "Disks that have, had or get a volume, by storage class and state (Pending, Available, Bound, Released, Cleaning, Missing, Replaced, Unproven, Failing, Retained, Failed).", "class", "state")
 	volumeBytes = provisioner.desc("volume_bytes", "Capacity of the volumes, and size of the disks without one, by storage class and state as in stowage_provisioner_volumes.", "class", "state")
-	skipped     = provisioner.desc("skipped", "Entries of the discovery directories that are not published, by storage class and reason (see the node's LocalDiskReport).", "class", "reason")
+	skipped     = provisioner.desc("skipped", "Entries of the discovery directories that are not published, by storage class and reason in the node's LocalDiskReport.", "class", "reason")
 	// In the reference this counts only what the last scan created.
-	capacityBytes = reference.desc("persistentvolume_capacity_bytes", "Capacity of all PersistentVolumes of the node, whatever their phase, by volume mode (Filesystem, Block).", "mode")
+	capacityBytes = reference.desc("persistentvolume_capacity_bytes", "Capacity of all PersistentVolumes of the node, by volume mode.", "mode")
 )
 
 // disks collects the disks last set.

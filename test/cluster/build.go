@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,9 +137,7 @@ func (m module) build(ctx context.Context, o BuildOptions, targets []target) err
 	if o.Cached {
 		return fmt.Errorf("%s %s is not complete in %s", m.product, m.version, m.cache)
 	}
-	if o.Progress == nil {
-		o.Progress = io.Discard
-	}
+	o.Progress = cmp.Or(o.Progress, io.Discard)
 	unlock, err := lockFolder(ctx, m.cache, func() {
 		fmt.Fprintf(o.Progress, "Waiting for another process that builds %s in %s\n", m.product, m.cache)
 	})
@@ -185,9 +184,7 @@ func BuildCommand(ctx context.Context, o BuildOptions, pkg string, goArgs ...str
 	if err != nil {
 		return "", err
 	}
-	if o.Progress == nil {
-		o.Progress = io.Discard
-	}
+	o.Progress = cmp.Or(o.Progress, io.Discard)
 	if pkg == schedulerCommand {
 		goArgs = append([]string{"-modfile=" + src.modFile}, goArgs...)
 	}

@@ -210,18 +210,15 @@ func (c *Cluster) etcdRun() run {
 }
 
 func (c *Cluster) start(ctx context.Context) error {
-	for _, m := range []*Component{c.etcd, c.apiServer} {
-		if err := m.Start(ctx); err != nil {
-			return err
-		}
-	}
+	components := []*Component{c.etcd, c.apiServer}
 	if !c.config.NoKwok {
-		if err := c.kwok.Start(ctx); err != nil {
-			return err
-		}
+		components = append(components, c.kwok)
 	}
 	if !c.config.ControllerManager.Disabled {
-		if err := c.controllerManager.Start(ctx); err != nil {
+		components = append(components, c.controllerManager)
+	}
+	for _, m := range components {
+		if err := m.Start(ctx); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,9 +35,7 @@ func BuildEarlier(ctx context.Context, o BuildOptions, pkg string) (_ string, er
 	if err != nil {
 		return "", err
 	}
-	if o.Progress == nil {
-		o.Progress = io.Discard
-	}
+	o.Progress = cmp.Or(o.Progress, io.Discard)
 	dir := filepath.Join(filepath.Dir(src.cache), "commands-"+Earlier[:keyLength])
 	unlock, err := lockFolder(ctx, dir, func() {})
 	if err != nil {

@@ -69,10 +69,8 @@ func (p *Process) Err() error {
 // Signal sends a signal, such as SIGSTOP and SIGCONT to pause the process. A signal that may
 // end the process makes its end expected. After the end of the process it does nothing.
 func (p *Process) Signal(sig syscall.Signal) error {
-	select {
-	case <-p.Done():
+	if !p.Running() {
 		return nil
-	default:
 	}
 	if sig != syscall.SIGSTOP && sig != syscall.SIGCONT {
 		p.expected.Store(true)
@@ -121,10 +119,8 @@ func (p *Process) Stop(ctx context.Context) error {
 func (p *Process) WaitHealthy(ctx context.Context) error {
 	var last error
 	for backoff := healthBackoffMin; ; backoff = min(2*backoff, healthBackoffMax) {
-		select {
-		case <-p.Done():
+		if !p.Running() {
 			return p.ended()
-		default:
 		}
 		if last = p.check(ctx); last == nil {
 			return nil
@@ -288,13 +284,5 @@ func (m *Component) Running() bool {
 }
 
 func (m *Component) runningLocked() bool {
-	if m.process == nil {
-		return false
-	}
-	select {
-	case <-m.process.Done():
-		return false
-	default:
-		return true
-	}
+	return m.process != nil && m.process.Running()
 }

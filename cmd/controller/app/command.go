@@ -80,9 +80,9 @@ func run(ctx context.Context, settings *v1alpha1.ControllerConfiguration, connec
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return fmt.Errorf("record events: %w", err)
 	}
-	scheme, err := newScheme()
-	if err != nil {
-		return err
+	scheme := runtime.NewScheme() // of the objects of events
+	if err := errors.Join(clientscheme.AddToScheme(scheme), stowage.AddToScheme(scheme)); err != nil {
+		return fmt.Errorf("make a scheme: %w", err)
 	}
 	p.events = broadcaster.NewRecorder(scheme, componentName)
 	loops, err := makeLoops(p)
@@ -182,15 +182,6 @@ func runAll(ctx context.Context, loops []namedLoop) error {
 		})
 	}
 	return group.Wait()
-}
-
-// newScheme returns the scheme of the objects of events.
-func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientscheme.AddToScheme(scheme), stowage.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("make a scheme: %w", err)
-	}
-	return scheme, nil
 }
 
 // trim removes what no loop reads: managed fields, and a pod's containers, which are most of it.

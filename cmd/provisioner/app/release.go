@@ -57,7 +57,9 @@ func newReleaseCommand() *cobra.Command {
 
 func (o *releaseOptions) run(cmd *cobra.Command, client kubernetes.Interface) error {
 	if o.stopProvisioners && o.confirm {
-		if err := stopProvisioners(cmd.Context(), client); err != nil {
+		ctx, cancel := context.WithTimeout(cmd.Context(), stopTimeout)
+		defer cancel()
+		if err := migrate.StopProvisioners(ctx, client); err != nil {
 			return err
 		}
 	}
@@ -106,12 +108,6 @@ func (o *releaseOptions) run(cmd *cobra.Command, client kubernetes.Interface) er
 // stopTimeout limits the wait for the pods of provisioners and cleaning Jobs, which have a grace
 // period of 30 s, on busy nodes.
 const stopTimeout = 5 * time.Minute
-
-func stopProvisioners(ctx context.Context, client kubernetes.Interface) error {
-	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
-	defer cancel()
-	return migrate.StopProvisioners(ctx, client)
-}
 
 func printHeld(w io.Writer, held []migrate.Held) error {
 	rows := [][]string{{"VOLUME", "NODE", "CLASS", "PATH", "PHASE", "CLAIM", "DISK", "RESULT"}}

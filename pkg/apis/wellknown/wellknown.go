@@ -9,7 +9,7 @@ package wellknown
 // Finalizers.
 const (
 	// Keeps the volume until its disk is clean or [released](provisioner.md#leaving). Every
-	// volume has it from its creation on, since none can be added once deletion has begun.
+	// volume has it from its creation on.
 	// On: volume. By: provisioner.
 	LocalVolumeFinalizer = "stowage.dev/local-volume"
 	// Keeps a pod that runs a step of a PaV volume until its outcome is recorded.
@@ -59,8 +59,8 @@ const (
 	// Attempt of the provisioner's request that the Job belongs to.
 	// On: cleaning Job. By: controller.
 	AttemptAnnotation = "stowage.dev/attempt"
-	// UID of the claim whose binding was undone, until the next binding is complete: the PV
-	// controller may still hold the volume for that claim.
+	// UID of the claim whose [binding was undone](design/binding.md#beside-the-pv-controller),
+	// until the next binding is complete.
 	// On: volume. By: scheduler, extender.
 	BindingUndoneAnnotation = "stowage.dev/binding-undone"
 	// Path on the node that is cleaned.
@@ -98,13 +98,13 @@ const (
 	// by commas, each `DATA@TIME`. A grant without a time does not count towards the limit.
 	// On: LocalDiskReport. By: controller, administrator.
 	CleanOrphansAnnotation = "stowage.dev/clean-orphans"
-	// `Keep` or `Release`: what happens to the claim [when its node is gone for good](controller.md#when-a-node-is-gone-for-good). The annotation of the claim overrides that of its class.
+	// `Keep` or `Release`: what happens to the claim [when its node is gone for good](controller.md#when-a-node-is-gone-for-good).
 	// On: claim, StorageClass. By: user.
 	NodeLossAnnotation = "stowage.dev/node-loss"
 	// How long the node must be gone before the release, such as `10m`.
 	// On: claim, StorageClass. By: user.
 	NodeLossDelayAnnotation = "stowage.dev/node-loss-delay"
-	// `true`: the claim's owner recreates it when it is deleted, although it is not a StatefulSet; `false` [keeps any claim](controller.md#when-a-node-is-gone-for-good).
+	// `true`: the claim's owner [recreates it](controller.md#claims-of-operators); `false` [keeps any claim](controller.md#when-a-node-is-gone-for-good).
 	// On: claim. By: user.
 	NodeLossRecreatableAnnotation = "stowage.dev/node-loss-recreatable"
 	// Data that was [kept](provisioner.md#retain) and may be published, separated by commas.

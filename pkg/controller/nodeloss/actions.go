@@ -100,7 +100,9 @@ func writeError(what string, err error) error {
 // beginRelease writes the release and deletes the claim at once: with many lost volumes the next
 // reconciliation may come too late.
 func (c *Controller) beginRelease(ctx context.Context, f *volumeFacts, d rules.Decision) error {
-	c.noteRelease(f.volume.UID, f.Now) // before other volumes count it
+	c.mu.Lock()
+	c.count(f.volume.UID, f.Now) // before other volumes count it
+	c.mu.Unlock()
 	f.Release = &rules.BegunRelease{ClaimUID: f.Claim.UID, At: f.Now}
 	if err := c.annotate(ctx, f, map[string]any{wellknown.ReleaseAnnotation: f.Release.String()}); err != nil {
 		return err

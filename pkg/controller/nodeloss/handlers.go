@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
@@ -38,7 +39,9 @@ func (c *Controller) watch() error {
 		loop.Watch(core.Nodes().Informer(), func(old, object any) {
 			if node, ok := object.(*corev1.Node); ok && nodeDiffers(old, node) {
 				c.enqueueIndexed(byNode, node.Name)
-				c.enqueueDisksOf(node.Name)
+				for report := range stowage.StoredPages(c.ReportInformer.GetStore(), node.Name) {
+					c.reportChanged(nil, report)
+				}
 			}
 		}),
 		loop.Watch(core.PersistentVolumeClaims().Informer(), func(_, object any) {

@@ -169,13 +169,6 @@ func (c *Controller) enqueueSameDisk(old any, volume *corev1.PersistentVolume) {
 	}
 }
 
-// enqueueDisksOf enqueues the volumes of any node whose disks the reports of this node list.
-func (c *Controller) enqueueDisksOf(node string) {
-	for report := range stowage.StoredPages(c.ReportInformer.GetStore(), node) {
-		c.reportChanged(nil, report)
-	}
-}
-
 func reportIndexes() cache.Indexers {
 	return cache.Indexers{byIdentity: index(identitiesOfReport), byRetained: index(retainedOfReport), byTombstone: index(tombstonesOfReport)}
 }

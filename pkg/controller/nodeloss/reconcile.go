@@ -155,13 +155,6 @@ func (c *Controller) setState(name string, s lossState) {
 	}
 }
 
-// noteRelease records a release of this process.
-func (c *Controller) noteRelease(uid types.UID, at time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.count(uid, at)
-}
-
 // count records a release and drops expired ones. The caller holds mu.
 func (c *Controller) count(uid types.UID, at time.Time) {
 	c.released[string(uid)] = at

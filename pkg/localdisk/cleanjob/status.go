@@ -42,7 +42,10 @@ const (
 // Job has ended only after its pod has, so that it never overlaps the next one.
 func StatusOf(job *batchv1.Job, pods []*corev1.Pod) Status {
 	pod := latest(pods)
-	result := resultOf(pod)
+	var result Result
+	if t := terminated(pod); t != nil {
+		result = Decode(t.Message)
+	}
 	for _, c := range job.Status.Conditions {
 		if c.Status != corev1.ConditionTrue {
 			continue
@@ -114,13 +117,6 @@ func waitProblem(pod *corev1.Pod) *disk.Problem {
 		}
 	}
 	return nil
-}
-
-func resultOf(pod *corev1.Pod) Result {
-	if t := terminated(pod); t != nil {
-		return Decode(t.Message)
-	}
-	return Result{}
 }
 
 func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {

@@ -11,6 +11,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 const (
@@ -32,7 +33,7 @@ func proven(change ...func(*decide.Slot)) *decide.Slot {
 		Fact:   &disk.Fact{Kind: disk.Device, Device: device, Identity: same, Bytes: 1 << 30},
 		Record: record, VolumeRecord: record,
 		Volume: &disk.Volume{
-			Name: "v", UID: "uid", Link: disk.LinkPath("fast", "v"), Mode: disk.Filesystem, FSType: "ext4", Identity: same,
+			Name: "v", UID: "uid", Link: localpv.LinkPath("fast", "v"), Mode: disk.Filesystem, FSType: "ext4", Identity: same,
 			DiskBytes: 1 << 30, Phase: disk.PhaseBound, Claimed: true, Finalized: true,
 		},
 		Link: device, Answers: decide.Answers{Superblock: &disk.Superblock{Format: ext4}},

@@ -201,7 +201,7 @@ func (s *Slot) AsPublished() (mode disk.Mode, compared bool) {
 // this one.
 func Predecessors(identity disk.Identity, at []disk.Record, weak []disk.Identity, present map[disk.Identity]bool) (predecessors []disk.Record, unaccounted bool) {
 	for i := range at {
-		if r := &at[i]; r.State.Dirty() && !present[r.Identity] && identity.MayFollow(r.Identity) {
+		if r := &at[i]; r.State.Dirty() && !present[r.Identity] && mayFollow(identity, r.Identity) {
 			predecessors = append(predecessors, *r)
 		}
 	}
@@ -209,6 +209,14 @@ func Predecessors(identity disk.Identity, at []disk.Record, weak []disk.Identity
 	return predecessors, len(predecessors) > 0 || identity.Weak() && slices.ContainsFunc(weak, func(other disk.Identity) bool {
 		return !present[other] && other.Compare(identity) == disk.Unproven
 	})
+}
+
+// mayFollow reports whether the disk at a path may be the one that was there earlier under
+// another identity: where Compare proves nothing, or a disk without a name was attached again,
+// which changes its identity within the same boot.
+func mayFollow(now, earlier disk.Identity) bool {
+	again := now.Unnamed() && earlier.Unnamed() && now.Kind() == earlier.Kind()
+	return again || now != earlier && now.Compare(earlier) == disk.Unproven
 }
 
 // Predecessor returns the strictest predecessor: one of another cluster, else one whose data

@@ -204,7 +204,3 @@ func (s *Superblock) Holds() string {
 // LinkFolder is the folder on the node with the volumes' links to their devices. It is on
 // devtmpfs, which is empty after a restart.
 const LinkFolder = "/dev/stowage/disks"
-
-// LinkPath is the link of a volume. Names of volumes are unique in a cluster, so nodes
-// that share a /dev have different links.
-func LinkPath(class, volume string) string { return LinkFolder + "/" + class + "/" + volume }

@@ -173,14 +173,6 @@ func (i Identity) Compare(other Identity) Match {
 	}
 }
 
-// MayFollow reports whether the disk at a path may be the one that was there earlier under
-// another identity: where Compare proves nothing, or a disk without a name was attached again,
-// which changes its identity within the same boot.
-func (i Identity) MayFollow(earlier Identity) bool {
-	again := i.Unnamed() && earlier.Unnamed() && i.Kind() == earlier.Kind()
-	return again || i != earlier && i.Compare(earlier) == Unproven
-}
-
 // fromHardware reports whether the names of a source are those of the device itself.
 func fromHardware(source string) bool {
 	return registered(source) || source == "vendor" || source == "serial"

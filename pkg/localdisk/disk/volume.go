@@ -23,7 +23,7 @@ type Volume struct {
 	// but for a volume that has a Link.
 	HostPath string
 	// Link is spec.local.path of a volume whose path is a link that the provisioner manages
-	// (LinkPath); empty for others.
+	// (localpv.LinkPath); empty for others.
 	Link string
 	// FSType is the file system that kubelet makes on a blank device of mode Filesystem.
 	FSType string

@@ -100,10 +100,14 @@ func VolumeOf(pv *corev1.PersistentVolume, directories map[string]string) (disk.
 // file system.
 const defaultFSType = "ext4"
 
+// LinkPath is the link of a volume. Names of volumes are unique in a cluster, so nodes
+// that share a /dev have different links.
+func LinkPath(class, volume string) string { return disk.LinkFolder + "/" + class + "/" + volume }
+
 // hasLink reports whether a volume's path is its own link, and the volume has the path of its
 // slot.
 func hasLink(pv *corev1.PersistentVolume) bool {
-	return pv.Spec.Local.Path == disk.LinkPath(classOf(pv), pv.Name) && pv.Annotations[wellknown.DiskPathAnnotation] != ""
+	return pv.Spec.Local.Path == LinkPath(classOf(pv), pv.Name) && pv.Annotations[wellknown.DiskPathAnnotation] != ""
 }
 
 // PathOf returns the path of a volume's slot on the node: spec.local.path, or the value of

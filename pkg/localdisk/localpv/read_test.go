@@ -193,7 +193,7 @@ func FuzzVolume(f *testing.F) {
 			want.FSType = r.Offer.FSType
 		}
 		if r.Disk.Kind == disk.Device {
-			want.Link = disk.LinkPath(class, pv.Name)
+			want.Link = LinkPath(class, pv.Name)
 		}
 		if diff := cmp.Diff(want, v); diff != "" {
 			t.Error(diff)

@@ -106,7 +106,7 @@ func (r *Request) annotations() map[string]string {
 // device may be used.
 func (r *Request) path() string {
 	if r.Disk.Kind == disk.Device {
-		return disk.LinkPath(r.Class.Name, r.named())
+		return LinkPath(r.Class.Name, r.named())
 	}
 	return r.Disk.HostPath
 }

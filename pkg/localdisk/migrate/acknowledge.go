@@ -81,13 +81,7 @@ func Acknowledge(ctx context.Context, reports ReportWriter, kept *Kept) error {
 	}
 	metav1.SetMetaDataAnnotation(&report.ObjectMeta, wellknown.PublishRetainedAnnotation, strings.Join(all, ","))
 	_, err := reports.Update(ctx, report, metav1.UpdateOptions{})
-	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return fmt.Errorf("update LocalDiskReport %s: %w", report.Name, ErrChanged)
-	case err != nil:
-		return fmt.Errorf("update LocalDiskReport %s: %w", report.Name, err)
-	}
-	return nil
+	return writeError("update LocalDiskReport "+report.Name, err)
 }
 
 // acknowledgements returns the elements of the annotation.

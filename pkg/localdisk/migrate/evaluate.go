@@ -174,14 +174,6 @@ func isReferenceOf(provisioner, node string) bool {
 	return found && (rest == "" || rest[0] == '-' && uid.MatchString(rest[1:]))
 }
 
-// referenceName is the reference's name as a provisioner on a node.
-func referenceName(node string, nodeUID types.UID, nameOnly bool) string {
-	if nameOnly {
-		return referencePrefix + node
-	}
-	return referencePrefix + node + "-" + string(nodeUID)
-}
-
 // hostOf returns the hostname that a volume's node affinity requires, if it requires nothing
 // else, as the reference writes it.
 func hostOf(pv *corev1.PersistentVolume) (string, bool) {

@@ -154,7 +154,9 @@ func (h *Held) plan(pv *corev1.PersistentVolume, nodes nodes, options ReleaseOpt
 			h.Kept = "its node is gone, so the reference cannot manage it: release it without --give-back"
 			return
 		}
-		former = referenceName(h.Node, node.uid, options.NodeNameOnly)
+		if former = referencePrefix + h.Node; !options.NodeNameOnly {
+			former += "-" + string(node.uid)
+		}
 	}
 	if h.Deleting {
 		h.Kept = "it is being deleted, and the reference would publish its disk as it is: let the provisioner finish, or clean the disk and release it without --give-back"

@@ -48,14 +48,18 @@ func write(ctx context.Context, client kubernetes.Interface, name string, c chan
 		return nil, fmt.Errorf("encode a patch of volume %s: %w", name, err)
 	}
 	pv, err := client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{})
+	return pv, writeError("patch volume "+name, err)
+}
+
+// writeError wraps the error of a conditional write; ErrChanged for a conflict or a missing object.
+func writeError(what string, err error) error {
 	switch {
 	case err == nil:
-		return pv, nil
+		return nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("patch volume %s: %w", name, ErrChanged)
-	default:
-		return nil, fmt.Errorf("patch volume %s: %w", name, err)
+		err = ErrChanged
 	}
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 // withdraw deletes an unclaimed volume; ErrChanged if it has a claim meanwhile. It is no error
@@ -64,12 +68,8 @@ func withdraw(ctx context.Context, client kubernetes.Interface, pv *corev1.Persi
 	err := client.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &pv.UID, ResourceVersion: &pv.ResourceVersion},
 	})
-	switch {
-	case err == nil, apierrors.IsNotFound(err):
+	if apierrors.IsNotFound(err) {
 		return nil
-	case apierrors.IsConflict(err):
-		return fmt.Errorf("delete volume %s: %w", pv.Name, ErrChanged)
-	default:
-		return fmt.Errorf("delete volume %s: %w", pv.Name, err)
 	}
+	return writeError("delete volume "+pv.Name, err)
 }

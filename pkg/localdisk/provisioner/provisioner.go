@@ -334,7 +334,7 @@ func (p *Provisioner) removeLinks(ctx context.Context) error {
 		if record.Volume == "" || record.Kind == disk.Mount || record.Kind == disk.Directory {
 			continue
 		}
-		if err := p.Fence.RemoveLink(disk.LinkPath(record.Key.Class, record.Volume)); err != nil {
+		if err := p.Fence.RemoveLink(localpv.LinkPath(record.Key.Class, record.Volume)); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}

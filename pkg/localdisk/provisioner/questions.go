@@ -51,8 +51,12 @@ func (p *Provisioner) answer(ctx context.Context, g *gathered, question decide.A
 		return p.askNodes(ctx, g)
 	case decide.FindUsers:
 		return p.findUsers(ctx, g)
-	case decide.ReadSuperblock:
-		p.readSuperblock(ctx, g)
+	case decide.ReadSuperblock: // one that cannot be read is an answer too
+		found, err := p.superblockOf(ctx, g)
+		if err != nil {
+			found = disk.Superblock{Problem: asProblem(err)}
+		}
+		g.known.Superblock = &found
 		return nil
 	default:
 		return p.inspect(ctx, g)
@@ -144,16 +148,7 @@ func (p *Provisioner) inspect(ctx context.Context, g *gathered) error {
 	return nil
 }
 
-// readSuperblock finds out what is on a volume's device. A superblock that cannot be read is
-// an answer too.
-func (p *Provisioner) readSuperblock(ctx context.Context, g *gathered) {
-	found, err := p.superblockOf(ctx, g)
-	if err != nil {
-		found = disk.Superblock{Problem: asProblem(err)}
-	}
-	g.known.Superblock = &found
-}
-
+// superblockOf finds out what is on a volume's device.
 func (p *Provisioner) superblockOf(ctx context.Context, g *gathered) (disk.Superblock, error) {
 	found, err := callWithin(ctx, p, g.Path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (disk.Superblock, error) {
 		return p.Fence.ReadSuperblock(ctx, *g.Fact)

@@ -38,7 +38,7 @@ func (r *run) direct(ctx context.Context) error {
 		}
 		return nil
 	}
-	return r.stage(ctx, "await_bound", r.awaitBound)
+	return r.stage(ctx, "await_bound", r.awaitState(plan.Bound))
 }
 
 // adoptProvisioned makes every provision, whose volume exists now, a binding. Its claimRef
@@ -62,7 +62,7 @@ func (r *run) bindClaims(ctx context.Context) (finished bool, err error) {
 	needed, stopWaiting := context.WithCancel(context.WithoutCancel(ctx))
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		if r.awaitBound(needed) == nil {
+		if r.awaitState(plan.Bound)(needed) == nil {
 			stopWaiting()
 		}
 	})
@@ -93,11 +93,6 @@ func (r *run) bindClaims(ctx context.Context) (finished bool, err error) {
 		}
 	}
 	return finished, err
-}
-
-// awaitBound waits until all claims are Bound.
-func (r *run) awaitBound(ctx context.Context) error {
-	return r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state == plan.Bound })
 }
 
 // boundByController reports whether the PV controller has written the claim. It writes the
@@ -222,16 +217,14 @@ func (r *run) adoptVolumes(ctx context.Context) error {
 	}
 	for _, p := range r.provisions {
 		if p.volume != nil && !plan.SeenByPVController(p.volume) {
-			group.Go(func() error { return r.adoptProvision(ctx, p) })
+			group.Go(func() error {
+				done, err := r.phaseBound(&binding{Binding: p.Binding(p.claim, p.volume)}).run(ctx, p.volume)
+				p.adopted = done.wrote
+				return err
+			})
 		}
 	}
 	return group.Wait()
-}
-
-func (r *run) adoptProvision(ctx context.Context, p *provision) error {
-	done, err := r.phaseBound(&binding{Binding: p.Binding(p.claim, p.volume)}).run(ctx, p.volume)
-	p.adopted = done.wrote
-	return err
 }
 
 // phaseBound returns the write that sets the volume's phase to Bound.

@@ -29,7 +29,7 @@ import (
 // After an error some writes may remain: see the package comment for what is undone. Calls
 // for different pods may run concurrently, even if their plans share claims.
 func (b *Binder) Bind(ctx context.Context, p *plan.Plan) error {
-	return b.work(ctx, p, (*run).execute)
+	return b.work(ctx, p, true)
 }
 
 // Advance is Bind for callers that cannot wait for a provisioner: while a volume is not
@@ -37,10 +37,11 @@ func (b *Binder) Bind(ctx context.Context, p *plan.Plan) error {
 // it again with a new plan when the claims have changed. For a plan without provisions it is
 // Bind.
 func (b *Binder) Advance(ctx context.Context, p *plan.Plan) error {
-	return b.work(ctx, p, (*run).advance)
+	return b.work(ctx, p, false)
 }
 
-func (b *Binder) work(ctx context.Context, p *plan.Plan, steps func(*run, context.Context) error) error {
+// work is Bind with wait, else Advance.
+func (b *Binder) work(ctx context.Context, p *plan.Plan, wait bool) error {
 	if p.Empty() {
 		return nil
 	}
@@ -53,7 +54,7 @@ func (b *Binder) work(ctx context.Context, p *plan.Plan, steps func(*run, contex
 	defer stop()
 
 	r := newRun(b, p, changed)
-	err := steps(r, limited)
+	err := r.execute(limited, wait)
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -117,10 +118,19 @@ func newRun(b *Binder, p *plan.Plan, changed <-chan struct{}) *run {
 	return r
 }
 
-// execute is a Bind call without the handling of failures.
-func (r *run) execute(ctx context.Context) error {
+// execute is a call without the handling of failures. With wait it waits for provisioners.
+func (r *run) execute(ctx context.Context, wait bool) error {
 	if err := r.request(ctx); err != nil {
 		return err
+	}
+	if !wait && len(r.provisions) > 0 {
+		states, why := r.look()
+		if why != nil {
+			return why
+		}
+		if open := requested(states); len(open) > 0 {
+			return &ProvisioningError{Waiting: open}
+		}
 	}
 	return r.complete(ctx)
 }
@@ -265,35 +275,13 @@ func (r *run) complete(ctx context.Context) error {
 	if r.mode == Direct {
 		err = r.direct(ctx)
 	} else {
-		err = r.stage(ctx, "await_bound", r.awaitController)
+		err = r.stage(ctx, "await_bound", r.awaitState(plan.ClaimBound))
 	}
 	if err != nil {
 		return err
 	}
 	r.removeMarks(ctx)
 	return nil
-}
-
-// awaitController is step 4 of PVController.
-func (r *run) awaitController(ctx context.Context) error {
-	return r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state >= plan.ClaimBound })
-}
-
-// advance is execute without waiting for a provisioner.
-func (r *run) advance(ctx context.Context) error {
-	if err := r.request(ctx); err != nil {
-		return err
-	}
-	if len(r.provisions) > 0 {
-		states, why := r.look()
-		if why != nil {
-			return why
-		}
-		if open := requested(states); len(open) > 0 {
-			return &ProvisioningError{Waiting: open}
-		}
-	}
-	return r.complete(ctx)
 }
 
 // explain returns the error for users of the end of the caller's context, or of Bind's own

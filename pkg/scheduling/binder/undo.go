@@ -28,8 +28,10 @@ const undoTime = 10 * time.Second
 // controller: with a timeout shorter than that takes, each attempt would start again.
 func (r *run) undo(ctx context.Context, cause error) {
 	timeout := errors.Is(cause, errDeadline)
-	if timeout && r.mode == PVController && r.onlyControllerOpen() {
-		return
+	if timeout && r.mode == PVController {
+		if states, why := r.look(); why == nil && len(requested(states)) == 0 { // every claim has its volume
+			return
+		}
 	}
 	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
@@ -47,12 +49,6 @@ func (r *run) undo(ctx context.Context, cause error) {
 		}
 		return group.Wait()
 	})
-}
-
-// onlyControllerOpen reports whether every claim has its volume.
-func (r *run) onlyControllerOpen() bool {
-	states, why := r.look()
-	return why == nil && len(requested(states)) == 0
 }
 
 func (r *run) unclaimVolume(ctx context.Context, b *binding) error {

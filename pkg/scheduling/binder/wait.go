@@ -53,7 +53,7 @@ func (s claimState) volumeName() string {
 // awaitVolumes is step 3 of Direct.
 func (r *run) awaitVolumes(ctx context.Context) error {
 	if len(r.provisions) > 0 {
-		if err := r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state > plan.Requested }); err != nil {
+		if err := r.awaitState(plan.Unseen)(ctx); err != nil {
 			return err
 		}
 	}
@@ -69,6 +69,13 @@ func (r *run) awaitVolumes(ctx context.Context) error {
 	return r.await(ctx, completionTime, func(s claimState, overdue bool) bool {
 		return s.state > plan.Claimed || !s.controllerOnly && (overdue || !s.controllers)
 	})
+}
+
+// awaitState returns a step that waits until all claims have reached a state.
+func (r *run) awaitState(least plan.State) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state >= least })
+	}
 }
 
 // await returns when every claim is ready, or with the first failure of any, without

@@ -140,13 +140,6 @@ func newVerdict(of candidates) *verdict {
 	return &verdict{of: of, accepted: indexLists.get(), failed: rejectionLists.get(), unresolvable: rejectionLists.get()}
 }
 
-// failedVerdict is the answer to a failed call.
-func failedVerdict(err error) *verdict {
-	v := newVerdict(candidates{})
-	v.err = err.Error()
-	return v
-}
-
 // release returns memory to its pools, after the answer has been written.
 func (v *verdict) release() {
 	v.of.release()

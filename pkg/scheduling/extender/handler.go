@@ -59,7 +59,11 @@ func (e *Extender) Handler() http.Handler {
 	mux := http.NewServeMux()
 	add(mux, e, verb[extenderv1.ExtenderArgs, *verdict]{
 		name: VerbFilter, answer: e.filter,
-		failed:  failedVerdict,
+		failed: func(err error) *verdict {
+			v := newVerdict(candidates{})
+			v.err = err.Error()
+			return v
+		},
 		failure: func(v *verdict) string { return v.err },
 	})
 	add(mux, e, verb[extenderv1.ExtenderArgs, *ranking]{name: VerbPrioritize, answer: e.prioritize})

@@ -95,11 +95,7 @@ func (d *Demand) SimulateEviction(node string, freed []Freed) {
 
 // UndoEviction undoes SimulateEviction for one pod.
 func (d *Demand) UndoEviction(node string, pod types.UID) {
-	if rest := slices.DeleteFunc(slices.Clone(d.evictions[node]), func(f Freed) bool { return f.pod == pod }); len(rest) > 0 {
-		d.evictions[node] = rest
-	} else {
-		delete(d.evictions, node)
-	}
+	removeFrom(d.evictions, node, func(f Freed) bool { return f.pod == pod })
 }
 
 // EvictionHelps reports whether the claims, which do not fit the node for the given reason,

@@ -87,14 +87,20 @@ func (r *reservations) nextSequence() uint64 {
 	return r.sequence
 }
 
+// removeFrom removes elements of a key's list, and the key with the last one. The list as it was
+// read before does not change.
+func removeFrom[K comparable, V any](lists map[K][]V, key K, is func(V) bool) {
+	if rest := slices.DeleteFunc(slices.Clone(lists[key]), is); len(rest) > 0 {
+		lists[key] = rest
+	} else {
+		delete(lists, key)
+	}
+}
+
 // end removes the hold and releases its volume and bytes.
 func (r *reservations) end(h *hold) {
 	for pod := range h.pods {
-		if rest := slices.DeleteFunc(slices.Clone(r.byPod[pod]), func(o *hold) bool { return o == h }); len(rest) > 0 {
-			r.byPod[pod] = rest
-		} else {
-			delete(r.byPod, pod)
-		}
+		removeFrom(r.byPod, pod, func(o *hold) bool { return o == h })
 	}
 	delete(r.byClaim, h.claim)
 	if p := h.pool; p != nil {

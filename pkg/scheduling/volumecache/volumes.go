@@ -152,11 +152,7 @@ func (c *Cache) unindexVolume(v *volume) {
 	c.free.withdraw(v)
 	c.dropReclaim(v)
 	if v.claim.Name != "" {
-		if rest := slices.DeleteFunc(slices.Clone(c.byClaim[v.claim]), func(o *volume) bool { return o == v }); len(rest) > 0 {
-			c.byClaim[v.claim] = rest
-		} else {
-			delete(c.byClaim, v.claim)
-		}
+		removeFrom(c.byClaim, v.claim, func(o *volume) bool { return o == v })
 	}
 	c.index.Release(v.segment)
 	if v.translated != nil {

@@ -137,9 +137,4 @@ func (n *Node) makeGroups() error {
 	return inHierarchies(n.group(), func(dir string) error { return os.MkdirAll(dir, 0o755) })
 }
 
-// removeGroups removes the control groups of a killed node, and those of its
-// containers. Otherwise its next kubelet would search for these containers for seconds before it
-// is Ready.
-func (n *Node) removeGroups() error { return inHierarchies(n.group(), supervise.Prune) }
-
 func (n *Node) group() string { return filepath.Join(group(n.cluster.Cluster), n.Name) }

@@ -23,6 +23,7 @@ import (
 
 	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/cluster/internal/supervise"
 	"stowage.dev/stowage/test/cluster/realnode/layout"
 )
 
@@ -97,15 +98,10 @@ func (n *Node) root() string { return n.path("root") }
 func (n *Node) pid() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.init == nil {
+	if n.init == nil || !n.init.Running() {
 		return 0
 	}
-	select {
-	case <-n.init.Done():
-		return 0
-	default:
-		return n.init.PID()
-	}
+	return n.init.PID()
 }
 
 // Kill ends all processes of the node at once, as a power cut does, and returns when they
@@ -125,7 +121,8 @@ func (n *Node) Kill() error {
 	for _, s := range services {
 		errs = append(errs, s.Kill()) // it has ended; this waits until it is reaped
 	}
-	errs = append(errs, n.removeGroups())
+	// Those of its containers, too: its next kubelet would search for them for seconds.
+	errs = append(errs, inHierarchies(n.group(), supervise.Prune))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("kill node %s: %w", n.Name, err)
 	}

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -28,16 +30,26 @@ func TestComponentsAway(t *testing.T) {
 	campaign.Begin(t)
 	e := fixture.NewOn(t, fixture.DefaultConfig())
 	scenarios := aloneScenarios(e)
+	// The scenarios of a part run in parallel: most wait for what the scheduler does after a time.
 	part := func(t *testing.T, name string, of func(*scenario) func()) {
-		for title, s := range scenarios {
-			ok := t.Run(name+"/"+title, func(t *testing.T) {
-				s.T = t
-				of(s)()
-			})
-			if s.T = e.T; !ok {
-				delete(scenarios, title) // it cannot continue
+		var ended sync.Map // the scenarios that can continue
+		t.Run(name, func(t *testing.T) {
+			for title, s := range scenarios {
+				t.Run(title, func(t *testing.T) {
+					t.Parallel()
+					s.T = t
+					defer func() { s.T = e.T }()
+					of(s)()
+					if !t.Failed() {
+						ended.Store(title, nil)
+					}
+				})
 			}
-		}
+		})
+		maps.DeleteFunc(scenarios, func(title string, _ *scenario) bool {
+			_, ok := ended.Load(title)
+			return !ok
+		})
 	}
 	part(t, "before", func(s *scenario) func() { return s.before })
 	within(e, e.Cluster.ControllerManager().Stop)

@@ -11,7 +11,6 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
 
-	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
@@ -25,7 +24,7 @@ func affinity(terms ...corev1.NodeSelectorTerm) func(*corev1.PersistentVolume) {
 func deviceVolume(pv *corev1.PersistentVolume) {
 	pv.Annotations[wellknown.DiskIdentityAnnotation] = "wwn:0x5000c500a1b2c3d4"
 	pv.Annotations[wellknown.DiskPathAnnotation] = pv.Spec.Local.Path
-	pv.Spec.Local.Path = disk.LinkPath(pv.Spec.StorageClassName, pv.Name)
+	pv.Spec.Local.Path = localpv.LinkPath(pv.Spec.StorageClassName, pv.Name)
 }
 
 // TestCreate: a provisioner creates complete, unclaimed volumes of its own node, and

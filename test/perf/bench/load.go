@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/component-helpers/storage/volume"
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/await"
@@ -74,12 +75,11 @@ func letPodsWait(ctx context.Context, s *setup) error {
 // one event for each pod of the load and creates none of them.
 func sendEvents(ctx context.Context, s *setup, pods []*v1.Pod) error {
 	pace := flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, 1)
-	kinds := []func(context.Context, *setup, int) error{touchNode, touchVolume, addVolume}
 	for i := range pods {
 		if err := pace.Wait(ctx); err != nil {
 			return err
 		}
-		if err := kinds[i%len(kinds)](ctx, s, i); err != nil {
+		if err := s.sendEvent(ctx, i); err != nil {
 			return err
 		}
 		s.events++
@@ -87,20 +87,17 @@ func sendEvents(ctx context.Context, s *setup, pods []*v1.Pod) error {
 	return nil
 }
 
-func touchNode(ctx context.Context, s *setup, i int) error {
-	touched := fmt.Appendf(nil, `{"metadata":{"labels":{"touched":"%d"}}}`, i)
-	_, err := s.client.CoreV1().Nodes().Patch(ctx, nodeName(i%s.workload.Nodes), types.MergePatchType, touched, metav1.PatchOptions{})
-	return err
-}
-
-func touchVolume(ctx context.Context, s *setup, i int) error {
-	touched := fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":"%d"}}}`, i)
-	_, err := s.client.CoreV1().PersistentVolumes().Patch(ctx, s.volumes[i%len(s.volumes)].Name, types.MergePatchType, touched, metav1.PatchOptions{})
-	return err
-}
-
-func addVolume(ctx context.Context, s *setup, i int) error {
-	_, err := s.client.CoreV1().PersistentVolumes().Create(ctx, s.volume(len(s.volumes)+i), metav1.CreateOptions{})
+func (s *setup) sendEvent(ctx context.Context, i int) (err error) {
+	const touched = `{"metadata":{%q:{"touched":"%d"}}}`
+	core := s.client.CoreV1()
+	switch i % 3 {
+	case 0:
+		_, err = core.Nodes().Patch(ctx, nodeName(i%s.workload.Nodes), types.MergePatchType, fmt.Appendf(nil, touched, "labels", i), metav1.PatchOptions{})
+	case 1:
+		_, err = core.PersistentVolumes().Patch(ctx, s.volumes[i%len(s.volumes)].Name, types.MergePatchType, fmt.Appendf(nil, touched, "annotations", i), metav1.PatchOptions{})
+	case 2:
+		_, err = core.PersistentVolumes().Create(ctx, s.volume(len(s.volumes)+i), metav1.CreateOptions{})
+	}
 	return err
 }
 
@@ -150,11 +147,6 @@ func statefulSet(i int) *appsv1.StatefulSet {
 		},
 	}
 }
-
-const (
-	annBoundByController = "pv.kubernetes.io/bound-by-controller"
-	annBindCompleted     = "pv.kubernetes.io/bind-completed"
-)
 
 // bareClient creates the pods as fast as allAtOnce does and sends for each the writes of
 // scheduling, with the places chosen beforehand: pod n is bound to node n
@@ -225,14 +217,17 @@ func (s *setup) bind(ctx context.Context, name string, pv *v1.PersistentVolume) 
 	claim := s.claims[name]
 	s.mu.Unlock()
 	volumes, claims := s.client.CoreV1().PersistentVolumes(), s.client.CoreV1().PersistentVolumeClaims(namespace)
-	bound, err := volumes.Update(ctx, bindVolume(pv, claim), metav1.UpdateOptions{})
+	bound, _, err := volume.GetBindVolumeToClaim(pv, claim)
 	if err != nil {
+		return err
+	}
+	if bound, err = volumes.Update(ctx, bound, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
 	claim = claim.DeepCopy()
 	claim.Spec.VolumeName = pv.Name
-	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, annBoundByController, "yes")
-	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, annBindCompleted, "yes")
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, volume.AnnBoundByController, "yes")
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, volume.AnnBindCompleted, "yes")
 	if claim, err = ifFirst(claims.Update(ctx, claim, metav1.UpdateOptions{})); err != nil {
 		return err
 	}
@@ -243,7 +238,8 @@ func (s *setup) bind(ctx context.Context, name string, pv *v1.PersistentVolume) 
 	if claim == nil {
 		return nil
 	}
-	_, err = ifFirst(claims.UpdateStatus(ctx, boundStatus(claim, pv), metav1.UpdateOptions{}))
+	claim.Status.Phase, claim.Status.AccessModes, claim.Status.Capacity = v1.ClaimBound, pv.Spec.AccessModes, pv.Spec.Capacity
+	_, err = ifFirst(claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{}))
 	return err
 }
 
@@ -253,24 +249,4 @@ func ifFirst[T any](object *T, err error) (*T, error) {
 		return nil, nil
 	}
 	return object, err
-}
-
-// bindVolume is the volume with a reference to the claim.
-func bindVolume(pv *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
-	pv = pv.DeepCopy()
-	pv.Spec.ClaimRef = &v1.ObjectReference{
-		APIVersion: "v1", Kind: "PersistentVolumeClaim",
-		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion,
-	}
-	metav1.SetMetaDataAnnotation(&pv.ObjectMeta, annBoundByController, "yes")
-	return pv
-}
-
-// boundStatus is the claim with the status of one that is bound to the volume.
-func boundStatus(claim *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) *v1.PersistentVolumeClaim {
-	claim = claim.DeepCopy()
-	claim.Status.Phase = v1.ClaimBound
-	claim.Status.AccessModes = pv.Spec.AccessModes
-	claim.Status.Capacity = pv.Spec.Capacity
-	return claim
 }

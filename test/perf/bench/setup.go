@@ -36,7 +36,7 @@ type setup struct {
 	closers   []func()
 
 	volumes    []*v1.PersistentVolume // as made, by number
-	nextVolume atomic.Int64           // the first that makeBoundClaim has not taken
+	nextVolume atomic.Int64           // the first that no bound claim has taken
 
 	mu     sync.Mutex
 	claims map[string]*v1.PersistentVolumeClaim // as made, by name

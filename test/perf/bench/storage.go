@@ -132,39 +132,18 @@ func (s *setup) makeClaim(ctx context.Context, name string) error {
 	if s.workload.claims == claimsTooLarge {
 		size = tooLarge
 	}
-	claim := builders.MakePVC(name).Namespace(namespace).Class(class).Request(size)
-	if s.workload.claims == boundClaims {
-		return s.makeBoundClaim(ctx, claim)
-	}
-	made, err := s.client.CoreV1().PersistentVolumeClaims(namespace).Create(ctx, claim.Obj(), metav1.CreateOptions{})
+	claim := builders.MakePVC(name).Namespace(namespace).Class(class).Request(size).Obj()
+	made, err := s.client.CoreV1().PersistentVolumeClaims(namespace).Create(ctx, claim, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.claims[name] = made
-	return nil
-}
-
-// makeBoundClaim binds the claim to the next volume, as the PV controller
-// would.
-func (s *setup) makeBoundClaim(ctx context.Context, claim *builders.PVC) error {
-	pv := s.volumes[int(s.nextVolume.Add(1))-1]
-	claims := s.client.CoreV1().PersistentVolumeClaims(namespace)
-	made, err := claims.Create(ctx, claim.VolumeName(pv.Name).BindCompleted().BoundByController().Phase("").Obj(), metav1.CreateOptions{})
-	if err != nil {
-		return err
+	s.mu.Unlock()
+	if s.workload.claims != boundClaims {
+		return nil
 	}
-	bound := bindVolume(pv, made)
-	if bound, err = s.client.CoreV1().PersistentVolumes().Update(ctx, bound, metav1.UpdateOptions{}); err != nil {
-		return err
-	}
-	bound.Status.Phase = v1.VolumeBound
-	if _, err = s.client.CoreV1().PersistentVolumes().UpdateStatus(ctx, bound, metav1.UpdateOptions{}); err != nil {
-		return err
-	}
-	_, err = claims.UpdateStatus(ctx, boundStatus(made, pv), metav1.UpdateOptions{})
-	return err
+	return s.bind(ctx, name, s.volumes[int(s.nextVolume.Add(1))-1])
 }
 
 // makeCapacity announces, for each node, a node's own storage of a driver.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -88,15 +89,10 @@ func (s *setup) bindCalls(ctx context.Context, u *usage) error {
 	if s.extender == nil {
 		return nil
 	}
-	families, err := source.Metrics(ctx, s.extender.Process)
-	if err != nil {
-		return err
-	}
 	u.Binds = map[string]int{}
-	for _, m := range families["stowage_extender_binds_total"].GetMetric() {
-		u.Binds[source.Labels(m)["outcome"]] = int(m.GetCounter().GetValue())
-	}
-	return nil
+	return source.Metrics(ctx, s.extender.Process, "stowage_extender_binds_total", func(m *dto.Metric, labels map[string]string) {
+		u.Binds[labels["outcome"]] = int(m.GetCounter().GetValue())
+	})
 }
 
 // phaseTime is how long the phases of volumes may take: VolumeTopology leaves them to the PV
@@ -136,23 +132,15 @@ func (s *setup) awaitPhases(ctx context.Context, _ *usage) error {
 // own creations and deletions, and those of controllers and provisioners that
 // make pods and volumes, are not among them: they are the same in all arms.
 func (s *setup) requests(ctx context.Context, u *usage) error {
-	families, err := source.Metrics(ctx, s.cluster.APIServer().Process())
-	if err != nil {
-		return err
-	}
-	for _, m := range families["apiserver_request_total"].GetMetric() {
-		labels := source.Labels(m)
-		if !isSchedulingWrite(labels) {
-			continue
-		}
+	return source.Metrics(ctx, s.cluster.APIServer().Process(), "apiserver_request_total", func(m *dto.Metric, labels map[string]string) {
 		switch code := labels["code"]; {
+		case !isSchedulingWrite(labels):
 		case strings.HasPrefix(code, "2"):
 			u.Writes += m.GetCounter().GetValue()
 		case code == "409":
 			u.Conflicts += m.GetCounter().GetValue()
 		}
-	}
-	return nil
+	})
 }
 
 func isSchedulingWrite(labels map[string]string) bool {
@@ -176,16 +164,10 @@ func (s *setup) filterTime(ctx context.Context, u *usage) error {
 	if s.scheduler == nil {
 		return nil
 	}
-	families, err := source.Metrics(ctx, s.scheduler)
-	if err != nil {
-		return err
-	}
-	for _, m := range families["scheduler_plugin_execution_duration_seconds"].GetMetric() {
-		labels := source.Labels(m)
+	return source.Metrics(ctx, s.scheduler, "scheduler_plugin_execution_duration_seconds", func(m *dto.Metric, labels map[string]string) {
 		if labels["plugin"] == volumePlugin(s.arm) && labels["extension_point"] == "Filter" {
 			u.filterSum += m.GetHistogram().GetSampleSum()
 			u.filterCount += float64(m.GetHistogram().GetSampleCount())
 		}
-	}
-	return nil
+	})
 }

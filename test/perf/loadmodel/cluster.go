@@ -232,21 +232,12 @@ func (c *cluster) newClient() *fake.Clientset {
 		review.Status.Allowed = true
 		return true, review, nil
 	})
-	client.AddReactor("update", "persistentvolumes", func(a core.Action) (bool, runtime.Object, error) {
-		pv := a.(core.UpdateAction).GetObject().(*v1.PersistentVolume)
-		// No volume is bound to a second claim.
-		if stored, ok, err := c.volumes.GetStore().Get(pv); err == nil && ok {
-			ref := stored.(*v1.PersistentVolume).Spec.ClaimRef
-			if ref != nil && pv.Spec.ClaimRef != nil && ref.UID != pv.Spec.ClaimRef.UID {
-				c.recordGivenTwice(pv.Name)
-			}
-		}
-		return true, pv, c.write(c.volumes, pv)
-	})
-	client.AddReactor("update", "persistentvolumeclaims", func(a core.Action) (bool, runtime.Object, error) {
-		claim := a.(core.UpdateAction).GetObject()
-		return true, claim, c.write(c.claims, claim)
-	})
+	for resource, to := range map[string]*idle.Informer{"persistentvolumes": c.volumes, "persistentvolumeclaims": c.claims} {
+		client.AddReactor("update", resource, func(a core.Action) (bool, runtime.Object, error) {
+			object := a.(core.UpdateAction).GetObject()
+			return true, object, c.write(to, object)
+		})
+	}
 	client.AddReactor("*", "*", func(a core.Action) (bool, runtime.Object, error) {
 		panic(fmt.Sprintf("unexpected request: %s %s", a.GetVerb(), a.GetResource().Resource))
 	})
@@ -265,7 +256,13 @@ func (c *cluster) write(to *idle.Informer, object runtime.Object) error {
 		return err
 	case !ok:
 		return apierrors.NewNotFound(schema.GroupResource{}, sent.GetName())
-	case stored.(metav1.Object).GetResourceVersion() != sent.GetResourceVersion():
+	}
+	if pv, ok := object.(*v1.PersistentVolume); ok { // no volume is bound to a second claim
+		if ref := stored.(*v1.PersistentVolume).Spec.ClaimRef; ref != nil && pv.Spec.ClaimRef != nil && ref.UID != pv.Spec.ClaimRef.UID {
+			c.twice = append(c.twice, pv.Name)
+		}
+	}
+	if stored.(metav1.Object).GetResourceVersion() != sent.GetResourceVersion() {
 		return apierrors.NewConflict(schema.GroupResource{}, sent.GetName(), fmt.Errorf("version %s was not the newest", sent.GetResourceVersion()))
 	}
 	c.pending = append(c.pending, c.store(to, stored, object))

@@ -11,12 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-func (c *cluster) recordGivenTwice(volume string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.twice = append(c.twice, volume)
-}
-
 // mostChecked is how many nodes a cluster has at most for the cache's own
 // invariants to be checked: that takes nodes × segments.
 const mostChecked = 2000

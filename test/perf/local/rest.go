@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/procfs/blockdevice"
 
 	"stowage.dev/stowage/test/perf/figures"
@@ -98,15 +99,13 @@ func (n *node) rest(ctx context.Context) ([]figures.Value, error) {
 // scans are the provisioner's counts of scans, and their total seconds.
 func (n *node) scans(ctx context.Context) (count, seconds float64, err error) {
 	const name = "stowage_provisioner_scan_duration_seconds"
-	families, err := source.Metrics(ctx, n.provisioner)
-	if err != nil {
-		return 0, 0, err
+	err = source.Metrics(ctx, n.provisioner, name, func(m *dto.Metric, _ map[string]string) {
+		count, seconds = float64(m.GetHistogram().GetSampleCount()), m.GetHistogram().GetSampleSum()
+	})
+	if err == nil && count == 0 {
+		err = fmt.Errorf("the provisioner's metrics have no %s", name)
 	}
-	for _, metric := range families[name].GetMetric() {
-		histogram := metric.GetHistogram()
-		return float64(histogram.GetSampleCount()), histogram.GetSampleSum(), nil
-	}
-	return 0, 0, fmt.Errorf("the provisioner's metrics have no %s", name)
+	return count, seconds, err
 }
 
 // requests counts the reads, writes, discards and flushes that the loop devices of the node have

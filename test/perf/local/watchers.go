@@ -4,9 +4,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +13,9 @@ import (
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -102,17 +103,18 @@ func (c counted) Read(p []byte) (int, error) {
 
 // read counts events until the stream ends. The first bookmark follows the initial
 // objects.
-func (w *watchers) read(body io.Reader) error {
-	stream, synced := bufio.NewReaderSize(body, 32<<10), false
+func (w *watchers) read(body io.ReadCloser) error {
+	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	stream, synced := streaming.NewDecoder(info.StreamSerializer.Framer.NewFrameReader(body), info.StreamSerializer.Serializer), false
 	for {
-		kind, err := readEvent(stream)
-		if err != nil {
+		var event metav1.WatchEvent // whose object stays encoded
+		if _, _, err := stream.Decode(nil, &event); err != nil {
 			return err
 		}
 		switch {
-		case kind == "ERROR":
+		case event.Type == string(watch.Error):
 			return errors.New("the API server ended a watch")
-		case kind != "BOOKMARK":
+		case event.Type != string(watch.Bookmark):
 			w.events.Add(1)
 		case !synced:
 			synced = true
@@ -120,30 +122,6 @@ func (w *watchers) read(body io.Reader) error {
 		}
 		w.changes.Notify()
 	}
-}
-
-// readEvent reads one event of a stream in protobuf and returns its type: a length in
-// four bytes, and a message whose first field is the type.
-func readEvent(stream *bufio.Reader) (string, error) {
-	var length [4]byte
-	if _, err := io.ReadFull(stream, length[:]); err != nil {
-		return "", err
-	}
-	rest := int(binary.BigEndian.Uint32(length[:]))
-	head, err := stream.Peek(min(rest, 2))
-	if err != nil {
-		return "", err
-	}
-	const firstField = 1<<3 | 2 // a text
-	if len(head) < 2 || head[0] != firstField || int(head[1]) > rest-2 {
-		return "", fmt.Errorf("read an event: it begins with %x", head)
-	}
-	kind := make([]byte, 2+int(head[1]))
-	if _, err := io.ReadFull(stream, kind); err != nil {
-		return "", err
-	}
-	_, err = stream.Discard(rest - len(kind))
-	return string(kind[2:]), err
 }
 
 // wait waits until is returns true, unless a watch has failed.

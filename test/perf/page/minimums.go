@@ -219,11 +219,14 @@ func keepsUp(s figures.Set, prefix string) measured {
 func minimumTable(s figures.Set) string {
 	var all [][]string
 	for _, m := range Minimums(s) {
-		outcome := string(m.Outcome)
-		if m.Note != "" {
-			outcome += ", " + m.Note
+		got := m.Measured
+		if m.Outcome == Missed {
+			got += ", " + string(Missed)
 		}
-		all = append(all, []string{m.Name, m.Want, m.Measured, figures.Show(float64(m.Rounds), ""), outcome})
+		if m.Note != "" {
+			got += ", " + m.Note
+		}
+		all = append(all, []string{m.Name, m.Want, got, figures.Show(float64(m.Rounds), "")})
 	}
-	return Table(1, []string{"figure", "wanted", "measured", "rounds", "outcome"}, all)
+	return Table(1, []string{"figure", "wanted", "measured", "rounds"}, all)
 }

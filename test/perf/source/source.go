@@ -151,25 +151,23 @@ func Thread() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// Metrics reads the metrics of a process.
-func Metrics(ctx context.Context, p *cluster.Process) (map[string]*dto.MetricFamily, error) {
+// Metrics calls do with each metric of a family that a process has, and the metric's labels.
+func Metrics(ctx context.Context, p *cluster.Process, family string, do func(*dto.Metric, map[string]string)) error {
 	text, err := p.Get(ctx, "/metrics")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
-		return nil, fmt.Errorf("read the metrics of %s: %w", p.Name(), err)
+		return fmt.Errorf("read the metrics of %s: %w", p.Name(), err)
 	}
-	return families, nil
-}
-
-// Labels are the labels of a metric.
-func Labels(m *dto.Metric) map[string]string {
-	labels := map[string]string{}
-	for _, l := range m.GetLabel() {
-		labels[l.GetName()] = l.GetValue()
+	for _, m := range families[family].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		do(m, labels)
 	}
-	return labels
+	return nil
 }

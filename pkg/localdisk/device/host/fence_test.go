@@ -12,6 +12,7 @@ import (
 
 	"stowage.dev/stowage/pkg/localdisk/device/host"
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // TestFence: a link is made, and a superblock is read, only of the device with the identity.
@@ -40,7 +41,7 @@ func TestFence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	link := disk.LinkPath("test", "local-pv-"+filepath.Base(folder)+filepath.Base(device))
+	link := localpv.LinkPath("test", "local-pv-"+filepath.Base(folder)+filepath.Base(device))
 	t.Cleanup(func() { _ = h.RemoveLink(link) })
 	other := fact
 	other.Identity += "0"

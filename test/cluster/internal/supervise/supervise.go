@@ -153,7 +153,9 @@ func (s *Supervisor) startScript() (err error) {
 	if err := s.script.Start(); err != nil {
 		return err
 	}
-	_, err = ready.Read(make([]byte, 1))
+	if _, err = ready.Read(make([]byte, 1)); err != nil { // it has ended
+		err = errors.Join(err, s.commands.Close(), s.script.Wait())
+	}
 	return err
 }
 
@@ -249,6 +251,16 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Done is closed when the process has ended and was reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Running reports whether the process has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
 
 // Exit waits for the process's end and returns how it ended.
 func (p *Process) Exit() *os.ProcessState {

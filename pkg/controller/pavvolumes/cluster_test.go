@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,11 +164,12 @@ func (c *cluster) Eventf(on, _ runtime.Object, kind, reason, _, note string, arg
 // watch updates the informers' stores: some of them, or all.
 func (c *cluster) watch(all bool) {
 	factory := c.c.Informers
-	for resource, store := range map[string]cache.Store{
+	stores := map[string]cache.Store{
 		"persistentvolumeclaims": c.c.claims.GetStore(), "persistentvolumes": c.c.pvs.GetStore(), "pods": c.c.pods.GetStore(),
 		"pavvolumes": c.c.volumes.GetStore(), "pavprovisioners": c.c.provisioners.GetStore(), "controllerrevisions": c.c.revision.GetStore(),
 		"storageclasses": factory.Storage().V1().StorageClasses().Informer().GetStore(), "nodes": factory.Core().V1().Nodes().Informer().GetStore(),
-	} {
+	}
+	for _, resource := range slices.Sorted(maps.Keys(stores)) { // in an order that runs repeat
 		if resource == c.late || !all && c.rng.IntN(2) > 0 {
 			continue
 		}
@@ -175,6 +177,7 @@ func (c *cluster) watch(all bool) {
 		for _, k := range c.keys(resource) {
 			objects = append(objects, c.typed(k))
 		}
+		store := stores[resource]
 		before := store.List()
 		if err := store.Replace(objects, ""); err != nil {
 			c.t.Fatal(err)
@@ -231,7 +234,7 @@ func (c *cluster) reconcile(synced bool) error {
 		_, err := c.c.reconcileProvisioner(c.t.Context(), "p")
 		problems = c.unexpected(err)
 	}
-	for name := range names {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		_, err := c.c.reconcile(c.t.Context(), name)
 		problems = errors.Join(problems, c.unexpected(err))
 	}
@@ -267,12 +270,15 @@ func (c *cluster) bind() {
 }
 
 // kubelet starts each helper pod, and ends it in the next call. A pod that is being deleted ends
-// as one that was terminated.
+// as one that was terminated; kubelet deletes it once more when it has ended, without a grace period.
 func (c *cluster) kubelet() {
 	for _, k := range c.keys("pods") {
 		pod := get[corev1.Pod](c, k)
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+			if pod.DeletionTimestamp != nil {
+				c.edit(k, func(o object) { o["metadata"].(object)["deletionGracePeriodSeconds"] = int64(0) })
+			}
 		case pod.Spec.NodeName == "" && pod.DeletionTimestamp != nil:
 		case pod.Spec.NodeName == "":
 			c.checkStart(pod)
@@ -323,45 +329,6 @@ func (c *cluster) end(pod *corev1.Pod) object {
 	}
 }
 
-// checkStart checks what must hold when the containers of a helper pod start.
-func (c *cluster) checkStart(pod *corev1.Pod) {
-	c.t.Helper()
-	volume := get[stowage.PavVolume](c, key{"pavvolumes", "", pod.OwnerReferences[0].Name})
-	if volume == nil || volume.UID != pod.OwnerReferences[0].UID || volume.Status.Step == nil || volume.Status.Step.PodName != pod.Name {
-		c.t.Errorf("pod %s starts, which no PavVolume announces", pod.Name)
-		return
-	}
-	pv := get[corev1.PersistentVolume](c, key{"persistentvolumes", "", volume.Name})
-	if pod.Labels[wellknown.PavStepLabel] == string(helperpod.Deletion) && pv != nil && pv.Status.Phase != corev1.VolumeReleased {
-		c.t.Errorf("pod %s deletes a volume that is %s", pod.Name, pv.Status.Phase)
-	}
-	if pod.Labels[wellknown.PavStepLabel] == string(helperpod.Creation) && c.storage[claimOf(pod)] {
-		c.t.Errorf("pod %s creates a volume of which something exists", pod.Name)
-	}
-}
-
-// check checks what always holds.
-func (c *cluster) check() {
-	c.t.Helper()
-	pods := map[string]int{}
-	for _, k := range c.keys("pods") {
-		if pods[claimOf(get[corev1.Pod](c, k))]++; pods[claimOf(get[corev1.Pod](c, k))] > 1 {
-			c.t.Errorf("two helper pods of a volume exist: %v", c.keys("pods"))
-		}
-	}
-	for uid := range c.storage {
-		if c.objects[key{"pavvolumes", "", "pvc-" + uid}] == nil {
-			c.t.Errorf("the volume of claim %s is an orphan: it has no PavVolume", uid)
-		}
-	}
-	for _, k := range c.keys("persistentvolumes") {
-		pv := get[corev1.PersistentVolume](c, k)
-		if pv.Status.Phase == corev1.VolumeBound && !c.storage[string(pv.Spec.ClaimRef.UID)] {
-			c.t.Errorf("PersistentVolume %s is bound, but its volume does not exist", k.name)
-		}
-	}
-}
-
 // round has each part of the cluster work once. It reports whether anything changed.
 func (c *cluster) round(synced bool) bool {
 	before := c.version
@@ -393,23 +360,4 @@ func (c *cluster) settle() {
 			c.time = c.time.Add(6 * time.Minute)
 		}
 	}
-}
-
-// summary lists what exists of volumes: PavVolumes and PersistentVolumes by phase, pods, and
-// volumes of the storage system.
-func (c *cluster) summary() []string {
-	var all []string
-	for _, k := range c.keys("pavvolumes") {
-		all = append(all, fmt.Sprintf("%s %s", k.resource, get[stowage.PavVolume](c, k).Status.Phase))
-	}
-	for _, k := range c.keys("persistentvolumes") {
-		all = append(all, fmt.Sprintf("%s %s", k.resource, get[corev1.PersistentVolume](c, k).Status.Phase))
-	}
-	for range c.keys("pods") {
-		all = append(all, "pods")
-	}
-	for range c.storage {
-		all = append(all, "storage")
-	}
-	return all
 }

@@ -82,7 +82,7 @@ func TestSameHandle(t *testing.T) {
 	}
 }
 
-// An administrator removes the finalizer of a PavVolume, whose pod then would keep its own for ever.
+// An administrator removes the finalizer of a PavVolume, whose pod would then keep its own finalizer and never go.
 func TestPodOfRemovedVolume(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "stowage-pav")

@@ -94,7 +94,7 @@ func (c *Controller) gatherObjects(s *situation, name string) error {
 }
 
 // anyClaim reports whether a claim counts only because its volumeName is the volume. What refers to
-// a claim has no other, whatever tenants write into claims of theirs.
+// a claim has no other, whatever tenants write into their own claims.
 func (s *situation) anyClaim() bool {
 	return s.Volume != nil && (s.PV == nil || s.PV.Spec.ClaimRef == nil)
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,7 +189,7 @@ func (s *apiServer) store(k key, before, o object) object {
 	s.version++
 	meta := o["metadata"].(object)
 	meta["resourceVersion"] = strconv.Itoa(s.version)
-	if before != nil && fmt.Sprint(before["spec"]) != fmt.Sprint(o["spec"]) {
+	if before != nil && !reflect.DeepEqual(before["spec"], o["spec"]) {
 		generation, _ := nested(before, "metadata", "generation").(float64)
 		meta["generation"] = generation + 1
 	}
@@ -207,7 +208,8 @@ func (s *apiServer) store(k key, before, o object) object {
 func (s *apiServer) edit(k key, change func(o object)) {
 	if before := s.objects[k]; before != nil {
 		o := clone(before)
-		if change(o); fmt.Sprint(o) != fmt.Sprint(before) {
+		change(o)
+		if o = clone(o); !reflect.DeepEqual(o, before) {
 			s.store(k, before, o)
 		}
 	}
@@ -221,16 +223,30 @@ func nested(o object, fields ...string) any {
 	return value
 }
 
-func clone(o object) object {
-	var c object
-	text, err := json.Marshal(o)
-	if err == nil {
-		err = json.Unmarshal(text, &c)
+// clone returns a deep copy in which numbers are those of JSON.
+func clone(o object) object { return cloned(o).(object) }
+
+func cloned(value any) any {
+	switch value := value.(type) {
+	case object:
+		c := make(object, len(value))
+		for name, field := range value {
+			c[name] = cloned(field)
+		}
+		return c
+	case []any:
+		c := make([]any, len(value))
+		for i := range value {
+			c[i] = cloned(value[i])
+		}
+		return c
+	case int:
+		return float64(value)
+	case int64:
+		return float64(value)
+	default:
+		return value
 	}
-	if err != nil {
-		panic(err)
-	}
-	return c
 }
 
 // merge applies a JSON merge patch.

@@ -77,10 +77,12 @@ func (b *bench) image(name string, mib int64) string {
 	return p
 }
 
-// attach attaches a loop device to a file or a device.
+// attach attaches a loop device to a file or a device. The kernel drops the partitions of one that
+// scans for them when it is detached, which is later than losetup -d while another process, such
+// as one that searches for users of a disk, has it or a device over it open.
 func (b *bench) attach(backing string) string {
 	b.t.Helper()
-	dev := b.run("losetup", "-f", "--show", backing)
+	dev := b.run("losetup", "-f", "--show", "--partscan", backing)
 	b.undo("losetup", "-d", dev)
 	return dev
 }
@@ -95,9 +97,7 @@ func (b *bench) disk(name string, mib int64) string {
 func (b *bench) partitions(dev string) (first, second string) {
 	b.t.Helper()
 	for i, start := range []string{"2048", "67584"} {
-		n := strconv.Itoa(i + 1)
-		b.run("addpart", dev, n, start, "61440")
-		b.undo("delpart", dev, n)
+		b.run("addpart", dev, strconv.Itoa(i+1), start, "61440")
 	}
 	return dev + "p1", dev + "p2"
 }

@@ -238,7 +238,7 @@ func (b *bench) bindNode(dev, file string) {
 	b.folder(filepath.Dir(file))
 	file = b.image(file, 0)
 	b.run("mount", "--bind", dev, file)
-	b.undo("umount", file)
+	b.undo("umount", "--lazy", file)
 }
 
 func (b *bench) link(target, p string) {

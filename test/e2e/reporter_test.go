@@ -36,10 +36,11 @@ func TestReporter(t *testing.T) {
 		c.Step, c.Node = helperpod.Staging, node.Name
 		c.Volume = &helperpod.Volume{HostPath: folder, Mode: corev1.PersistentVolumeFilesystem}
 	}
-	// gate waits until the test opens it. The first of the two creates the FIFO.
-	const gate = "; mkfifo /pav/gate 2>/dev/null; read line </pav/gate"
+	// gate waits until the process that opens it has ended: the container would take a process that
+	// runs with it, and the test would have that one's exit code. The first of the two creates the FIFO.
+	const gate = "; mkfifo /pav/gate 2>/dev/null; cat </pav/gate"
 	open := func(e *frame.Env, pod *corev1.Pod) {
-		e.Exec(pod.Name, "sh", "-c", "mkfifo /pav/gate 2>/dev/null; echo >/pav/gate")
+		e.Exec(pod.Name, "sh", "-c", "mkfifo /pav/gate 2>/dev/null; exec >/pav/gate")
 	}
 	for i, test := range []struct {
 		name   string

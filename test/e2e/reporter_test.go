@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -133,11 +132,11 @@ func running(p *corev1.Pod) bool {
 // killReporter kills the reporter of a helper pod, and returns when kubelet has started it again.
 func killReporter(e *frame.Env, pod *corev1.Pod) {
 	e.T.Helper()
-	id := strings.TrimPrefix(pod.Status.InitContainerStatuses[0].ContainerID, "containerd://")
-	_, err := e.Cluster.Node(pod.Spec.NodeName).Run(e.Context, nil, "sh", "-c", fmt.Sprintf("%skill --signal SIGKILL %s", ctr, id))
+	before := pod.Status.InitContainerStatuses[0].ContainerID
+	_, err := e.Cluster.Node(pod.Spec.NodeName).Run(e.Context, nil, "sh", "-c", ctr+"kill --signal SIGKILL $1", "sh", strings.TrimPrefix(before, "containerd://"))
 	e.Do(err)
-	e.WaitPod(pod.Name, "with its reporter again", func(p *corev1.Pod) bool {
-		s := p.Status.InitContainerStatuses
-		return len(s) == 1 && s[0].State.Running != nil && s[0].RestartCount == 1
+	frame.Wait(e, e.Client.CoreV1().Pods(pod.Namespace), pod.Name, "with its reporter again", func(p *corev1.Pod) bool {
+		s := p.Status.InitContainerStatuses[0]
+		return s.State.Running != nil && s.ContainerID != before
 	})
 }

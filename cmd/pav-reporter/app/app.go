@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app is the stowage-pav-reporter command: run is the native sidecar of a helper pod, ready
-// its readiness probe.
+// Package app is the stowage-pav-reporter command: run is the native sidecar of a helper pod, started
+// its postStart hook, ready its readiness probe.
 package app
 
 import (
@@ -13,6 +13,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/pav/pavdir"
 	"stowage.dev/stowage/pkg/pav/report"
@@ -20,8 +23,9 @@ import (
 
 const usage = `stowage-pav-reporter reports what the containers of a PaV helper pod leave in /pav.
 
-  stowage-pav-reporter run     wait for SIGTERM, then write the report to the termination message
-  stowage-pav-reporter ready   exit with 0 if /pav/ready and the volume at /pav/volume exist
+  stowage-pav-reporter run       wait for SIGTERM, then write the report to the termination message
+  stowage-pav-reporter started   exit with 0 as soon as run waits
+  stowage-pav-reporter ready     exit with 0 if /pav/ready and the volume at /pav/volume exist
 
 Each has a flag -help.
 `
@@ -29,7 +33,7 @@ Each has a flag -help.
 // Main runs the command and returns its exit code: 0, 1 if it fails or the volume is not ready, 2
 // if an argument is wrong.
 func Main(args []string, stdout, stderr io.Writer) int {
-	commands := map[string]func(*flag.FlagSet, []string, io.Writer) error{"run": run, "ready": ready}
+	commands := map[string]func(*flag.FlagSet, []string, io.Writer) error{"run": run, "started": started, "ready": ready}
 	if len(args) == 0 || commands[args[0]] == nil {
 		fmt.Fprint(stderr, usage)
 		return 2
@@ -74,13 +78,19 @@ func directory(flags *flag.FlagSet) *string {
 	return flags.String("directory", pavdir.Path, "directory that all containers of the pod share")
 }
 
+// message adds the flag that names the file of the termination message. No other container has it.
+func message(flags *flag.FlagSet) *string {
+	return flags.String("message", "/dev/termination-log", "file of the termination message")
+}
+
 // run writes the report when the process receives SIGTERM, which kubelet sends to native sidecars
-// after the main containers have ended. It prints when it begins to wait, and the report.
+// after the main containers have ended. It locks the file of the message and prints a line when it
+// begins to wait, and prints the report.
 func run(flags *flag.FlagSet, args []string, stdout io.Writer) error {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM, syscall.SIGINT)
 	path := directory(flags)
-	message := flags.String("message", "/dev/termination-log", "file of the termination message")
+	messagePath := message(flags)
 	limit := flags.Int("limit", report.MaxBytes, "size of the report in bytes, at most")
 	if err := parse(flags, args); err != nil {
 		return err
@@ -94,17 +104,62 @@ func run(flags *flag.FlagSet, args []string, stdout io.Writer) error {
 		return err
 	}
 	defer dir.Close()
+	file, err := os.OpenFile(*messagePath, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("open the termination message: %w", err)
+	}
+	defer file.Close()
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock the termination message: %w", err)
+	}
 	fmt.Fprintln(stdout, "waiting for SIGTERM")
 	<-terminated
 	text, err := report.Encode(dir.Report(), *limit)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(*message, []byte(text), 0o600); err != nil {
+	if err := overwrite(file, text); err != nil {
 		return fmt.Errorf("write the termination message: %w", err)
 	}
 	fmt.Fprintln(stdout, text)
 	return nil
+}
+
+// overwrite replaces what a file contains.
+func overwrite(file *os.File, text string) error {
+	if err := file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := file.WriteString(text)
+	return err
+}
+
+// started returns when the process of run waits for SIGTERM. Linux drops a signal for the first
+// process of a container that has no handler for it, so that kubelet would kill a reporter whose
+// other containers end sooner, and there would be no report. Kubelet starts the other containers
+// after the hook, and terminates none of the pod's meanwhile.
+func started(flags *flag.FlagSet, args []string, _ io.Writer) error {
+	path := message(flags)
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	file, err := os.Open(*path)
+	if err != nil {
+		return fmt.Errorf("open the termination message: %w", err)
+	}
+	defer file.Close()
+	for {
+		switch err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB); {
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return nil
+		case err != nil:
+			return fmt.Errorf("lock the termination message: %w", err)
+		}
+		if err := unix.Flock(int(file.Fd()), unix.LOCK_UN); err != nil {
+			return fmt.Errorf("unlock the termination message: %w", err)
+		}
+		time.Sleep(5 * time.Millisecond) // a lock that is taken cannot be waited for
+	}
 }
 
 // ready prints why the volume is not ready.

@@ -6,12 +6,14 @@ package app
 import (
 	"bufio"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -65,7 +67,6 @@ func TestRun(t *testing.T) {
 		},
 		"killed":                     {signal: syscall.SIGKILL, err: report.ErrMissing, code: -1},
 		"killed, with a message cut": {signal: syscall.SIGKILL, message: "stowage-pav-report/1 00", err: report.ErrCut, code: -1},
-		"no place for the message":   {signal: syscall.SIGTERM, args: []string{"-message=/nowhere/message"}, err: report.ErrMissing, code: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,6 +111,41 @@ func TestRun(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestStarted: a hook ends when run waits, no sooner.
+func TestStarted(t *testing.T) {
+	t.Parallel()
+	message := filepath.Join(t.TempDir(), "message")
+	write(t, message, "")
+	start := func(args ...string) *bufio.Reader {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], append(args, "-message="+message)...)
+		cmd.Env = append(os.Environ(), asReporter+"=1")
+		cmd.Stderr = cmd.Stdout
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		return bufio.NewReader(stdout)
+	}
+	ended := make(chan string, 1)
+	hook := start("started")
+	go func() { out, _ := io.ReadAll(hook); ended <- string(out) }()
+	select {
+	case out := <-ended:
+		t.Fatalf("the hook ended before run started, and printed %q", out)
+	case <-time.After(100 * time.Millisecond): // not a deadline: a hook that does not wait ends sooner
+	}
+	if line, err := start("run", "-directory="+t.TempDir()).ReadString('\n'); line != "waiting for SIGTERM\n" {
+		t.Fatalf("printed %q, %v", line, err)
+	}
+	if out := <-ended; out != "" {
+		t.Errorf("the hook printed %q", out)
 	}
 }
 
@@ -193,6 +229,8 @@ func TestArguments(t *testing.T) {
 		"a limit too small":      {args: []string{"run", "-limit=10"}, code: 2, want: "-limit: limit of a report: 10 bytes, must be from 512 to 4096"},
 		"an unknown volume mode": {args: []string{"ready", "-volume-mode=Object"}, code: 2, want: "-volume-mode=Object: must be Filesystem or Block"},
 		"run without directory":  {args: []string{"run", "-directory=/nowhere"}, code: 1, want: "open /nowhere: no such file"},
+		"run without message":    {args: []string{"run", "-directory=/", "-message=/nowhere/m"}, code: 1, want: "open the termination message: open /nowhere/m: no such file"},
+		"started without one":    {args: []string{"started", "-message=/nowhere/m"}, code: 1, want: "open the termination message: open /nowhere/m: no such file"},
 		"ready without one":      {args: []string{"ready", "-directory=/nowhere"}, code: 1, want: "open /nowhere: no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -165,15 +165,19 @@ func directoryMount(c Config) corev1.VolumeMount {
 	return mount
 }
 
-// reporterContainer is the native sidecar. It has no startup probe and no hooks, for which the other
-// containers would wait. Kubelet terminates it after all others, since it is the first.
+// reporterContainer is the native sidecar. The other containers start when it waits for their end:
+// when its hook returns, which is sooner than after a startup probe. Kubelet terminates it after all
+// others, since it is the first.
 func reporterContainer(spec *corev1.PodSpec, c Config) corev1.Container {
 	mount := directoryMount(c)
 	mount.ReadOnly = true
 	container := corev1.Container{
 		Name: ReporterName, Image: c.Image,
-		Command:                  []string{reporter, "run", "-limit=" + strconv.Itoa(report.Limit(containersOf(spec)))},
-		RestartPolicy:            new(corev1.ContainerRestartPolicyAlways),
+		Command:       []string{reporter, "run", "-limit=" + strconv.Itoa(report.Limit(containersOf(spec)))},
+		RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+		Lifecycle: &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{
+			Exec: &corev1.ExecAction{Command: []string{reporter, "started"}},
+		}},
 		Resources:                reporterResources(spec),
 		VolumeMounts:             []corev1.VolumeMount{mount},
 		TerminationMessagePath:   corev1.TerminationMessagePathDefault,
@@ -196,15 +200,37 @@ func containersOf(spec *corev1.PodSpec) int {
 	return 1 + len(spec.InitContainers) + len(spec.Containers)
 }
 
-// reporterResources are small. Requests equal limits, so that a Guaranteed pod stays one. A pod that
-// has resources of its own includes the reporter in them: what the reporter requests besides could
-// exceed them.
+// reporterResources are small. Requests equal limits in a pod that is Guaranteed without the reporter,
+// so that it stays one. Under a limit of 20m, pods took 4.0 s in the median rather than 3.0 s, most of
+// it to start the reporter. A pod that has resources of its own includes the reporter in them: what
+// the reporter requests besides could exceed them.
 func reporterResources(spec *corev1.PodSpec) corev1.ResourceRequirements {
 	if spec.Resources != nil {
 		return corev1.ResourceRequirements{}
 	}
-	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("32Mi")}
-	return corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}
+	limits := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("32Mi")}
+	requests := limits.DeepCopy()
+	if !guaranteed(spec) {
+		requests[corev1.ResourceCPU] = resource.MustParse("20m")
+	}
+	return corev1.ResourceRequirements{Requests: requests, Limits: limits}
+}
+
+// guaranteed reports whether a pod without resources of its own has the class Guaranteed. The API
+// server sets requests that are missing to the limits.
+func guaranteed(spec *corev1.PodSpec) bool {
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for _, c := range containers {
+			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+				limit := c.Resources.Limits[name]
+				request, set := c.Resources.Requests[name]
+				if limit.IsZero() || set && !request.IsZero() && request.Cmp(limit) != 0 {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // reporterSecurity fulfills the Pod Security Standard "restricted", unless the pod itself chooses

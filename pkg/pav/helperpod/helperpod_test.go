@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	podutil "k8s.io/kubernetes/pkg/api/pod"
@@ -119,10 +118,16 @@ spec:
     - run
     - -limit=4096
     image: stowage.dev/stowage-pav-reporter:dev
+    lifecycle:
+      postStart:
+        exec:
+          command:
+          - /usr/local/bin/stowage-pav-reporter
+          - started
     name: stowage-pav-reporter
     resources:
       limits:
-        cpu: 20m
+        cpu: 100m
         memory: 32Mi
       requests:
         cpu: 20m
@@ -316,13 +321,28 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// TestGuaranteed: the reporter leaves the class of a pod as it is.
+// TestGuaranteed: the reporter leaves the class of a pod as it is, and requests less in others.
 func TestGuaranteed(t *testing.T) {
 	t.Parallel()
-	pod := build(t, template(t, "spec: {containers: [{name: main, image: i, resources: {limits: {cpu: 1, memory: 1Gi}}}]}"), config())
-	r := pod.Spec.InitContainers[0].Resources
-	if diff := cmp.Diff(r.Limits, r.Requests); diff != "" || r.Limits.Cpu().Cmp(resource.MustParse("0")) == 0 {
-		t.Errorf("requests are not limits (-limits +requests):\n%s", diff)
+	const limits = "limits: {cpu: 1, memory: 1Gi}"
+	for resources, want := range map[string]string{
+		limits:                                  "100m",
+		limits + ", requests: {cpu: 1}":         "100m",
+		limits + ", requests: {cpu: 1m}":        "20m",
+		limits + ", requests: {memory: 1Mi}":    "20m",
+		"limits: {cpu: 1}":                      "20m",
+		"requests: {cpu: 1, memory: 1Gi}":       "20m",
+		"limits: {cpu: 1, memory: 1Gi, foo: 1}": "100m",
+	} {
+		pod := build(t, template(t, "spec: {containers: [{name: main, image: i, resources: {"+resources+"}}]}"), config())
+		r := pod.Spec.InitContainers[0].Resources
+		if got := r.Requests.Cpu().String(); got != want || r.Limits.Cpu().String() != "100m" || !r.Requests.Memory().Equal(*r.Limits.Memory()) {
+			t.Errorf("%s: the reporter requests %s, want %s (limits %v)", resources, got, want, r.Limits)
+		}
+	}
+	twice := build(t, template(t, "spec: {containers: [{name: main, image: i, resources: {"+limits+"}}, {name: more, image: i}]}"), config())
+	if got := twice.Spec.InitContainers[0].Resources.Requests.Cpu().String(); got != "20m" {
+		t.Errorf("one of two containers without limits: the reporter requests %s", got)
 	}
 }
 

@@ -73,7 +73,7 @@ failCgroupV1: false
 failSwapOn: false
 enforceNodeAllocatable: []
 oomScoreAdj: 0
-evictionHard: {memory.available: 50Mi, nodefs.available: 1%, nodefs.inodesFree: 1%, imagefs.available: 1%, imagefs.inodesFree: 1%}
+evictionHard: {memory.available: 50Mi, nodefs.available: 200Mi, nodefs.inodesFree: 1%, imagefs.available: 200Mi, imagefs.inodesFree: 1%}
 imageGCHighThresholdPercent: 100
 volumePluginDir: /var/lib/kubelet/volumeplugins
 nodeLeaseDurationSeconds: {{.Lease}}

@@ -20,8 +20,7 @@ import (
 )
 
 // TestReporter: kubelet runs helper pods with their reporter, and the outcome that is read from
-// their status is right, whether the containers succeed, fail or are deleted, and also if the
-// reporter is killed.
+// their status is right. TestPav disrupts such pods.
 func TestReporter(t *testing.T) {
 	e := frame.New(t)
 	node := e.AddNodes(frame.Node("a"))[0]
@@ -58,22 +57,6 @@ func TestReporter(t *testing.T) {
 			want: helperpod.Outcome{
 				State: helperpod.Failed, Report: &report.Report{Error: "no space", Reschedule: true},
 				Message: "container shell ended with exit code 3 (Error): no space",
-			},
-		},
-		{
-			name: "reporter killed", script: "echo bucket >/pav/handle" + gate, ready: running,
-			act:  func(e *frame.Env, pod *corev1.Pod) { killReporter(e, pod); open(e, pod) },
-			want: helperpod.Outcome{State: helperpod.Succeeded, Report: &report.Report{Handle: new("bucket")}},
-		},
-		{
-			name: "deleted", script: "trap 'exit 0' TERM; echo bucket >/pav/handle" + gate + "; sleep 1000000 & wait", ready: running,
-			act: func(e *frame.Env, pod *corev1.Pod) {
-				open(e, pod)
-				e.Do(e.Client.CoreV1().Pods(pod.Namespace).Delete(e.Context, pod.Name, metav1.DeleteOptions{}))
-			},
-			want: helperpod.Outcome{
-				State: helperpod.Disrupted, Report: &report.Report{Handle: new("bucket")},
-				Message: "the pod was deleted before its containers ended",
 			},
 		},
 		{

@@ -131,8 +131,10 @@ func testPavRestarts(t *testing.T) {
 		crash(s.Env, leader(s.Env, install.Namespace, "stowage-controller"))
 		restart(s.Env, s.Cluster.Node(pavNode).Kubelet())
 		s.scaleController(0)
-		for i, c := range claims {
+		for _, c := range claims {
 			s.proceed(c)
+		}
+		for i, c := range claims {
 			s.waitHelper(pods[i].Name, "ended", frame.Succeeded)
 			if c.disrupt != nil {
 				c.disrupt(s, c, pods[i])

@@ -52,8 +52,8 @@ leaderElection: {leaseDuration: 6s, renewDeadline: 5s, retryPeriod: 1s}
 }))
 
 // pavProvisioner makes volumes that are directories. Each claim has a folder on the node, with the directory,
-// a log of what the helper pods did, and FIFOs. A pod that finds the FIFO of a point writes to it, and goes
-// on when it has read a line of FIFO go. A pod that is terminated exits with 0.
+// a log of what the helper pods did, and FIFOs. A pod that finds the FIFO of a point writes to it, and continues
+// when it has read a line of FIFO go. A pod that is terminated exits with 0.
 const pavProvisioner = `
 apiVersion: stowage.dev/v1alpha1
 kind: PavProvisioner
@@ -242,7 +242,7 @@ func (s *pav) reached(c *pavClaim, step helperpod.Step) *corev1.Pod {
 	})
 }
 
-// proceed has the helper pod go on that waits.
+// proceed has the helper pod continue that waits.
 func (s *pav) proceed(c *pavClaim) { s.T.Helper(); s.run(`echo >"$1"/go`, s.folder(c)) }
 
 // disrupt disrupts the helper pods of all claims.

@@ -102,7 +102,7 @@ func deleteHelper(s *pav, _ *pavClaim, pod *corev1.Pod) {
 	s.Do(s.Client.CoreV1().Pods(pod.Namespace).Delete(s.Context, pod.Name, metav1.DeleteOptions{}))
 }
 
-// restartReporter kills the reporter of a helper pod, and lets the pod go on when kubelet has started
+// restartReporter kills the reporter of a helper pod, and lets the pod continue when kubelet has started
 // the reporter again.
 func restartReporter(s *pav, c *pavClaim, pod *corev1.Pod) {
 	s.T.Helper()

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -81,25 +82,23 @@ func (c *Controller) acceptProvisioner(ctx context.Context, p *stowage.PavProvis
 		return c.judge(ctx, p, "", reasonInvalid, strings.Join(messages, "; "))
 	}
 	revision, problem, err := c.writeRevision(ctx, p)
-	if err != nil || problem != "" {
-		return errors.Join(err, c.judgeUnless(ctx, p, err, reasonRevision, problem))
+	if problem != "" {
+		return errors.Join(err, c.judge(ctx, p, "", reasonRevision, problem))
+	}
+	if err != nil {
+		return err
 	}
 	problem, err = c.writeDriver(ctx, p)
-	if err != nil || problem != "" {
-		return errors.Join(err, c.judgeUnless(ctx, p, err, reasonDriver, problem))
+	if problem != "" {
+		return errors.Join(err, c.judge(ctx, p, "", reasonDriver, problem))
+	}
+	if err != nil {
+		return err
 	}
 	if err := c.judge(ctx, p, revision, reasonAccepted, ""); err != nil {
 		return err
 	}
 	return c.removeRevisions(ctx, p, revision)
-}
-
-// judgeUnless sets the condition unless an error has left the outcome open.
-func (c *Controller) judgeUnless(ctx context.Context, p *stowage.PavProvisioner, err error, reason, message string) error {
-	if err != nil {
-		return nil
-	}
-	return c.judge(ctx, p, "", reason, message)
 }
 
 // judge writes the status of a provisioner. It is accepted if there is a revision.
@@ -128,7 +127,8 @@ func (c *Controller) judge(ctx context.Context, p *stowage.PavProvisioner, revis
 
 // writeRevision creates the ControllerRevision of a provisioner's spec. Its name has a hash of the
 // spec, so the same spec has the same revision. It has no owner: volumes need it for as long as
-// they exist.
+// they exist. A revision of that name which is not the provisioner's is a problem, and an error, since
+// the informer, which selects by label, does not tell when it is deleted.
 func (c *Controller) writeRevision(ctx context.Context, p *stowage.PavProvisioner) (name, problem string, err error) {
 	data, err := json.Marshal(&p.Spec)
 	if err != nil {
@@ -136,17 +136,42 @@ func (c *Controller) writeRevision(ctx context.Context, p *stowage.PavProvisione
 	}
 	hash := sha256.Sum256(data)
 	name = p.Name + "-" + hex.EncodeToString(hash[:16])
-	if spec, missing := c.specOf(name); missing == "" {
-		if same, err := json.Marshal(spec); err != nil || !bytes.Equal(same, data) {
-			return "", fmt.Sprintf("ControllerRevision %s/%s exists with other content: delete it", c.Namespace, name), nil
-		}
-		return name, "", nil
+	object, exists, err := c.revision.GetStore().GetByKey(c.Namespace + "/" + name)
+	revision, ok := object.(*appsv1.ControllerRevision)
+	if err == nil && !(exists && ok) {
+		revision, err = c.createRevision(ctx, &appsv1.ControllerRevision{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.Namespace, Labels: map[string]string{wellknown.PavProvisionerLabel: p.Name}},
+			Data:       runtime.RawExtension{Raw: data}, Revision: p.Generation,
+		})
 	}
-	_, err = c.Client.AppsV1().ControllerRevisions(c.Namespace).Create(ctx, &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.Namespace, Labels: map[string]string{wellknown.PavProvisionerLabel: p.Name}},
-		Data:       runtime.RawExtension{Raw: data}, Revision: p.Generation,
-	}, metav1.CreateOptions{})
-	return name, "", wrap(err, "create ControllerRevision %s/%s", c.Namespace, name)
+	if err != nil {
+		return "", "", fmt.Errorf("create ControllerRevision %s/%s: %w", c.Namespace, name, err)
+	}
+	if revision.Labels[wellknown.PavProvisionerLabel] != p.Name || !holds(revision, data) {
+		problem = fmt.Sprintf("ControllerRevision %s/%s exists, and has other content or no label %s=%s: delete it", c.Namespace, name, wellknown.PavProvisionerLabel, p.Name)
+		return "", problem, fmt.Errorf("PavProvisioner %s: %s", p.Name, problem)
+	}
+	return name, "", nil
+}
+
+// createRevision returns the revision of that name that exists.
+func (c *Controller) createRevision(ctx context.Context, revision *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	revisions := c.Client.AppsV1().ControllerRevisions(c.Namespace)
+	created, err := revisions.Create(ctx, revision, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return revisions.Get(ctx, revision.Name, metav1.GetOptions{})
+	}
+	return created, err
+}
+
+// holds reports whether a revision has a spec, given as JSON.
+func holds(revision *appsv1.ControllerRevision, data []byte) bool {
+	spec := &stowage.PavProvisionerSpec{}
+	if err := json.Unmarshal(revision.Data.Raw, spec); err != nil {
+		return false
+	}
+	same, err := json.Marshal(spec)
+	return err == nil && bytes.Equal(same, data)
 }
 
 // removeRevisions deletes old revisions that no volume needs.

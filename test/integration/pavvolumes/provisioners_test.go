@@ -10,10 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/controller/pavvolumes/rules"
@@ -80,4 +82,31 @@ func TestNotAccepted(t *testing.T) {
 	accepted(e, 3)
 	boundTo(e, claim)
 	removed(e, claim)
+}
+
+// A ControllerRevision of the name of a spec's revision that is not the provisioner's is reported
+// until it is gone.
+func TestForeignRevision(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	create(e, helloWorld(t))
+	const other = `{"volumeCreation":{"capacity":"2Gi"}}`
+	accepted(e, 1)
+	patchSpec(e, other)
+	name := accepted(e, 2)
+	patchSpec(e, `{"volumeCreation":{"capacity":"1Gi"}}`)
+	accepted(e, 3)
+	revisions := e.Client.AppsV1().ControllerRevisions(namespace)
+	e.Do(func(ctx context.Context) error { return revisions.Delete(ctx, name, metav1.DeleteOptions{}) })
+	fixture.Get(e, func(ctx context.Context) (*appsv1.ControllerRevision, error) {
+		return revisions.Create(ctx, &appsv1.ControllerRevision{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Data: runtime.RawExtension{Raw: []byte(`{}`)},
+		}, metav1.CreateOptions{})
+	})
+	patchSpec(e, other)
+	rejected(e, "RevisionNotOwned", "ControllerRevision "+namespace+"/"+name+" exists, and has other content or no label")
+	e.Do(func(ctx context.Context) error { return revisions.Delete(ctx, name, metav1.DeleteOptions{}) })
+	if again := accepted(e, 4); again != name {
+		t.Errorf("revision %s, want %s", again, name)
+	}
 }

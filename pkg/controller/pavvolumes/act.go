@@ -6,6 +6,7 @@ package pavvolumes
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -197,14 +198,19 @@ func (c *Controller) record(ctx context.Context, s *situation, step rules.Record
 }
 
 // createPod creates the helper pod, and records its UID. A pod that the API server refuses is a
-// result; any other error leaves open whether the pod exists.
+// result; any other error leaves open whether the pod exists. What the API server answers, as for a
+// webhook that fails, is recorded.
 func (c *Controller) createPod(ctx context.Context, s *situation) error {
 	pod, err := c.Client.CoreV1().Pods(s.helper.Namespace).Create(ctx, s.helper, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsRequestEntityTooLargeError(err):
 		return c.record(ctx, s, rules.PodRefused(&s.Facts, err.Error()))
 	case err != nil:
-		return fmt.Errorf("create pod %s: %w", klog.KObj(s.helper), err)
+		failed := fmt.Errorf("create pod %s: %w", klog.KObj(s.helper), err)
+		if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown && reason != metav1.StatusReasonAlreadyExists {
+			failed = errors.Join(failed, c.record(ctx, s, rules.PodNotCreated(&s.Facts, err.Error())))
+		}
+		return failed
 	}
 	klog.FromContext(ctx).V(2).Info("Created a helper pod", logkeys.Pod, klog.KObj(pod), logkeys.Volume, klog.KRef("", s.Volume.Name))
 	return c.record(ctx, s, rules.PodCreated(&s.Facts, pod.UID))

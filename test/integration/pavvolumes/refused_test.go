@@ -5,15 +5,19 @@ package pavvolumes_test
 
 import (
 	"context"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/pavvolumes/rules"
 	"stowage.dev/stowage/pkg/pav/helperpod"
@@ -205,5 +209,44 @@ func TestExpansion(t *testing.T) {
 	if size := persistentVolume(e, volume.Name).Spec.Capacity[corev1.ResourceStorage]; size.String() != "1Gi" {
 		t.Errorf("capacity %s, want 1Gi", size.String())
 	}
+	removed(e, claim)
+}
+
+// While the webhook of an admission policy fails, claim and PavVolume say so.
+func TestWebhookFails(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	hooks := e.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	fixture.Get(e, func(ctx context.Context) (*admissionv1.ValidatingWebhookConfiguration, error) {
+		return hooks.Create(ctx, &admissionv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: e.Namespace},
+			Webhooks: []admissionv1.ValidatingWebhook{{
+				Name: "pods.stowage.test", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionv1.SideEffectClassNone),
+				ClientConfig:   admissionv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")},
+				ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{wellknown.PavProvisionerLabel: e.Namespace}},
+				Rules: []admissionv1.RuleWithOperations{{
+					Operations: []admissionv1.OperationType{admissionv1.Create},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+				}},
+			}},
+		}, metav1.CreateOptions{})
+	})
+	var works atomic.Bool
+	provide(e, withPods, corev1.PersistentVolumeReclaimDelete, func(_ string, step helperpod.Step, _ int) outcome {
+		if step == helperpod.Creation && !works.Load() { // the API server has not read the webhook
+			return exit(report.Report{Error: "was not refused"}, 1)
+		}
+		return exit(report.Report{Handle: new("made"), Capacity: new("1Gi")}, 0)
+	})
+	claim := e.CreatePVC(e.PVC("c").Class(e.Name("made")))
+	const message = `failed calling webhook "pods.stowage.test"`
+	e.WaitEvent(e.Namespace, "c", string(rules.PodNotRunning), message)
+	seen(e, clients.Volumes, rules.VolumeName(claim.UID), func(v *stowage.PavVolume) bool {
+		condition := meta.FindStatusCondition(v.Status.Conditions, stowage.ConditionProvisioned)
+		return condition != nil && condition.Reason == string(rules.PodNotRunning) && strings.Contains(condition.Message, message)
+	})
+	works.Store(true)
+	e.Do(func(ctx context.Context) error { return hooks.Delete(ctx, e.Namespace, metav1.DeleteOptions{}) })
+	boundTo(e, claim)
 	removed(e, claim)
 }

@@ -114,6 +114,12 @@ func PodRefused(f *Facts, message string) Record {
 	}
 }
 
+// PodNotCreated returns the Record of a helper pod whose creation had an error that does not tell
+// whether the pod exists. It is created again.
+func PodNotCreated(f *Facts, message string) Record {
+	return f.next(Event{Reason: PodNotRunning, Message: f.describe("is not created yet: " + message)}, func(*stowage.PavVolumeStatus) {})
+}
+
 // result returns the Record of a result, of the helper pod or instead of it.
 func (f *Facts) result(result stowage.PavStepResult) Record {
 	return f.next(Event{}, func(s *stowage.PavVolumeStatus) {

@@ -278,6 +278,10 @@ func (c *call) unique() any {
 	var kept []any
 	for _, element := range elements {
 		k := key(element)
+		c.step(1)
+		if text, ok := k.(string); ok {
+			c.read(len(text))
+		}
 		if n, ok := number(k); ok {
 			k = n
 			if f, ok := n.(float64); ok && f == float64(int64(f)) {

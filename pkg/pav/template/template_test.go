@@ -164,6 +164,8 @@ func TestBudget(t *testing.T) {
 		"search in long texts":     {"{% set a = 'a' * 1000000 %}{% for i in range(1000) %}{{ 1 if 'b' in a else 2 }}{% endfor %}", steps},
 		"compare long texts":       {"{% set a = 'a' * 1000000 %}{% set b = 'a' * 1000000 %}{% for i in range(1000) %}{{ 1 if b == a else 2 }}{% endfor %}", steps},
 		"count long texts":         {"{% set a = 'a' * 1000000 %}{% for i in range(1000) %}{{ a|length }}{% endfor %}", steps},
+		"unique elements":          {"{% set l = [1] * 100000 %}{% for i in range(1000) %}{{ (l|unique)|length }}{% endfor %}", steps},
+		"unique long texts":        {"{% set l = ['a' * 1000000] * 1000 %}{{ (l|unique(true))|length }}", steps},
 		"long name":                {"{% for i in range(100000) %}{% if " + strings.Repeat("x", 200000) + " %}{% endif %}{% endfor %}", steps},
 		"trim":                     {"{% set a = 'b' * 100000 %}{{ ('a' * 100000)|trim(a ~ 'a') }}", steps},
 		"deep value to JSON":       {deeper + "{{ ns.x|tojson }}", depth},

@@ -127,8 +127,8 @@ func (c *Controller) judge(ctx context.Context, p *stowage.PavProvisioner, revis
 
 // writeRevision creates the ControllerRevision of a provisioner's spec. Its name has a hash of the
 // spec, so the same spec has the same revision. It has no owner: volumes need it for as long as
-// they exist. A revision of that name which is not the provisioner's is a problem, and an error, since
-// the informer, which selects by label, does not tell when it is deleted.
+// they exist. A revision of that name which is not the provisioner's is a problem, and an error, so that
+// it is tried again: the informer, which selects by label, does not have its deletion.
 func (c *Controller) writeRevision(ctx context.Context, p *stowage.PavProvisioner) (name, problem string, err error) {
 	data, err := json.Marshal(&p.Spec)
 	if err != nil {

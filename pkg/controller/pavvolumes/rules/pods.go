@@ -114,8 +114,8 @@ func PodRefused(f *Facts, message string) Record {
 	}
 }
 
-// PodNotCreated returns the Record of a helper pod whose creation had an error that does not tell
-// whether the pod exists. It is created again.
+// PodNotCreated returns the Record of a helper pod whose creation had an error after which the pod may
+// exist. It is created again.
 func PodNotCreated(f *Facts, message string) Record {
 	return f.next(Event{Reason: PodNotRunning, Message: f.describe("is not created yet: " + message)}, func(*stowage.PavVolumeStatus) {})
 }

@@ -57,10 +57,14 @@ func Packages() []Package {
 		{"pkg/localdisk/diskreports", Cache},
 		{"pkg/localdisk/*", Pure},
 
+		{"pkg/pav/nodeservice", Acting},
 		{"pkg/pav/pavdir", Acting},
+		{"pkg/pav/pavclient", Cache},
 		{"pkg/pav/*", Pure},
 
 		{"pkg/controller/*/rules", Pure},
+		{"pkg/controller/pav/*/rules", Pure},
+		{"pkg/controller/pav/podstep", Pure},
 		{"pkg/controller/loop", Leaf},
 		{"pkg/controller/*", Acting},
 

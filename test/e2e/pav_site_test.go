@@ -20,9 +20,9 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
-	"stowage.dev/stowage/pkg/controller/pavvolumes"
-	"stowage.dev/stowage/pkg/controller/pavvolumes/rules"
+	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 	"stowage.dev/stowage/pkg/pav/helperpod"
+	"stowage.dev/stowage/pkg/pav/pavclient"
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/cluster/realnode/layout"
@@ -127,13 +127,13 @@ spec:
 // pav is a test with a PavProvisioner and a class, which have the name of its namespace.
 type pav struct {
 	*frame.Env
-	clients *pavvolumes.Clients
+	clients *pavclient.Clients
 }
 
 func newPav(t *testing.T) *pav {
 	t.Helper()
 	e := pavSite.New(t)
-	clients, err := pavvolumes.NewClients(e.Cluster.RESTConfig())
+	clients, err := pavclient.New(e.Cluster.RESTConfig())
 	e.Do(err)
 	s := &pav{Env: e, clients: clients}
 	t.Cleanup(s.log)

@@ -19,8 +19,9 @@ import (
 	"stowage.dev/stowage/pkg/controller/nodehosts"
 	"stowage.dev/stowage/pkg/controller/nodeloss"
 	"stowage.dev/stowage/pkg/controller/orphancleans"
-	"stowage.dev/stowage/pkg/controller/pavvolumes"
+	"stowage.dev/stowage/pkg/controller/pav/volumes"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
+	"stowage.dev/stowage/pkg/pav/pavclient"
 )
 
 const (
@@ -96,11 +97,11 @@ func makeLoops(p *parts) ([]namedLoop, error) {
 			if !p.settings.PavVolumes.Enabled {
 				return disabled{}, nil
 			}
-			clients, err := pavvolumes.NewClients(p.connection)
+			clients, err := pavclient.New(p.connection)
 			if err != nil {
 				return nil, err
 			}
-			return pavvolumes.New(pavvolumes.Config{
+			return volumes.New(volumes.Config{
 				Client: p.client, Clients: clients, Informers: p.informers, Events: p.events,
 				Namespace: pavNamespace, ReporterImage: p.settings.PavVolumes.ReporterImage,
 			})

@@ -202,18 +202,5 @@ func check(dir *pavdir.Dir, kind report.Kind, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	return fits(volume, kind, bytes)
-}
-
-// fits returns why a volume is not of a kind and size.
-func fits(volume report.Volume, kind report.Kind, bytes int64) error {
-	switch {
-	case volume.Kind == "":
-		return errors.New("/pav/volume does not exist")
-	case volume.Kind != kind:
-		return fmt.Errorf("/pav/volume: is a %s, must be a %s", volume.Kind, kind)
-	case kind == report.BlockDevice && volume.Bytes < bytes:
-		return fmt.Errorf("/pav/volume: has %d bytes, must have at least %d", volume.Bytes, bytes)
-	}
-	return nil
+	return volume.Fits(kind, bytes)
 }

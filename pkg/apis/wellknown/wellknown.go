@@ -18,6 +18,9 @@ const (
 	// Keeps a PavVolume until nothing of the volume exists.
 	// On: PavVolume. By: controller.
 	PavVolumeFinalizer = "stowage.dev/pav-volume"
+	// Keeps a PavStaging until nothing of the volume is left on the node.
+	// On: PavStaging. By: controller.
+	PavStagingFinalizer = "stowage.dev/pav-staging"
 	// Keeps a PavProvisioner until no volume of it exists.
 	// On: PavProvisioner. By: controller.
 	PavProvisionerFinalizer = "stowage.dev/pav-provisioner"

@@ -141,7 +141,7 @@ func addDirectory(spec *corev1.PodSpec, c Config) {
 	volume := corev1.Volume{Name: volumeName, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 	if c.Volume != nil {
 		volume.VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{
-			Path: c.Volume.HostPath, Type: new(corev1.HostPathDirectory),
+			Path: c.Volume.HostPath, Type: new(corev1.HostPathDirectoryOrCreate),
 		}}
 	}
 	spec.Volumes = append(spec.Volumes, volume)

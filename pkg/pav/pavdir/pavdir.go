@@ -24,6 +24,16 @@ import (
 // Path of the directory in helper pods, in errors and reports whatever the directory is called.
 const Path = "/pav"
 
+// StagingRoot is the directory of a node that has the directories of all staging attempts.
+const StagingRoot = "/var/lib/stowage/pav"
+
+// AttemptPath returns the directory of a node that is mounted at /pav in the staging pod of an attempt.
+// volume is the first part of the name of the PavStaging, of 32 digits, and uid its UID, so that no
+// other attempt ever has it.
+func AttemptPath(root, volume, uid string, attempt int64) string {
+	return filepath.Join(root, volume, uid, strconv.FormatInt(attempt, 10), "pav")
+}
+
 // sectorBytes is the unit of the sizes in sysfs.
 const sectorBytes = 512
 

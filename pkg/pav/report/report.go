@@ -58,6 +58,20 @@ type Volume struct {
 	Device string `json:"device,omitempty"`
 }
 
+// Fits returns why a volume is not of a kind and size, as an error that names /pav/volume; nil if it
+// is. bytes are the least size of a block device.
+func (v Volume) Fits(kind Kind, bytes int64) error {
+	switch {
+	case v.Kind == "":
+		return errors.New("/pav/volume does not exist")
+	case v.Kind != kind:
+		return fmt.Errorf("/pav/volume: is a %s, must be a %s", v.Kind, kind)
+	case kind == BlockDevice && v.Bytes < bytes:
+		return fmt.Errorf("/pav/volume: has %d bytes, must have at least %d", v.Bytes, bytes)
+	}
+	return nil
+}
+
 // Report is what a helper pod left in /pav.
 type Report struct {
 	// Handle and Capacity are the texts of /pav/handle and /pav/capacity, without newlines at

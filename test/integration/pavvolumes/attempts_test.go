@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"stowage.dev/stowage/pkg/controller/pavvolumes/rules"
+	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 	"stowage.dev/stowage/pkg/pav/helperpod"
 	"stowage.dev/stowage/pkg/pav/report"
 	"stowage.dev/stowage/test/integration/fixture"

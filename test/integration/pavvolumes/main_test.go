@@ -25,7 +25,8 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/controller/pavvolumes"
+	"stowage.dev/stowage/pkg/controller/pav/volumes"
+	"stowage.dev/stowage/pkg/pav/pavclient"
 	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -38,7 +39,7 @@ const (
 )
 
 // clients are an administrator's.
-var clients *pavvolumes.Clients
+var clients *pavclient.Clients
 
 func TestMain(m *testing.M) { os.Exit(fixture.MainOn(m, config, begin)) }
 
@@ -63,7 +64,7 @@ func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 	if err := c.CreateFiles(ctx, kinds+"pavprovisioners.yaml", kinds+"pavvolumes.yaml", controller+"base/rbac.yaml", controller+"pav-volumes.yaml"); err != nil {
 		return nil, err
 	}
-	if clients, err = pavvolumes.NewClients(c.RESTConfig()); err != nil {
+	if clients, err = pavclient.New(c.RESTConfig()); err != nil {
 		return nil, err
 	}
 	if _, err := await.Object(ctx, client.CoreV1().ServiceAccounts(namespace), "default", func(*corev1.ServiceAccount) bool { return true }); err != nil {
@@ -101,7 +102,7 @@ func run(ctx context.Context, connection *rest.Config) (wait func(), err error) 
 	if err != nil {
 		return nil, err
 	}
-	own, err := pavvolumes.NewClients(connection)
+	own, err := pavclient.New(connection)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func run(ctx context.Context, connection *rest.Config) (wait func(), err error) 
 		return nil, err
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
-	controller, err := pavvolumes.New(pavvolumes.Config{
+	controller, err := volumes.New(volumes.Config{
 		Client: client, Clients: own, Informers: factory, Events: broadcaster.NewRecorder(scheme, "stowage-controller"),
 		Namespace: namespace, ReporterImage: "stowage-pav-reporter",
 	})

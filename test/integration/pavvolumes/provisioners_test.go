@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/controller/pavvolumes/rules"
+	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/integration/fixture"
 )

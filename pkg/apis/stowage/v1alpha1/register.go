@@ -32,6 +32,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&LocalDiskReport{}, &LocalDiskReportList{},
 		&PavProvisioner{}, &PavProvisionerList{},
 		&PavVolume{}, &PavVolumeList{},
+		&PavStaging{}, &PavStagingList{},
 	)
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil

@@ -1,13 +1,15 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package pavvolumes
+// Package pavclient has the clients and informers of the kinds of PaV.
+package pavclient
 
 import (
 	"context"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
@@ -23,10 +25,11 @@ import (
 type Clients struct {
 	Volumes      *gentype.ClientWithList[*stowage.PavVolume, *stowage.PavVolumeList]
 	Provisioners *gentype.ClientWithList[*stowage.PavProvisioner, *stowage.PavProvisionerList]
+	Stagings     *gentype.ClientWithList[*stowage.PavStaging, *stowage.PavStagingList]
 }
 
-// NewClients returns clients of the API server that config names.
-func NewClients(config *rest.Config) (*Clients, error) {
+// New returns clients of the API server that config names.
+func New(config *rest.Config) (*Clients, error) {
 	scheme := runtime.NewScheme()
 	if err := stowage.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("make clients of PaV: %w", err)
@@ -48,20 +51,28 @@ func NewClients(config *rest.Config) (*Clients, error) {
 		Provisioners: gentype.NewClientWithList("pavprovisioners", client, codec, "",
 			func() *stowage.PavProvisioner { return &stowage.PavProvisioner{} },
 			func() *stowage.PavProvisionerList { return &stowage.PavProvisionerList{} }),
+		Stagings: gentype.NewClientWithList("pavstagings", client, codec, "",
+			func() *stowage.PavStaging { return &stowage.PavStaging{} },
+			func() *stowage.PavStagingList { return &stowage.PavStagingList{} }),
 	}, nil
 }
 
-// lister lists and watches objects of a kind.
-type lister[L runtime.Object] interface {
+// Lister lists and watches objects of a kind.
+type Lister[L runtime.Object] interface {
 	List(ctx context.Context, o metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
 }
 
-// newInformer returns an informer of all objects of a kind, without managed fields.
-func newInformer[L runtime.Object](client lister[L], kind runtime.Object) (cache.SharedIndexInformer, error) {
+// NewInformer returns an informer of the selected objects of a kind, without managed fields. kind is an
+// example. Only fields that the kind declares as selectable, and metadata.name, can be selected.
+func NewInformer[L runtime.Object](client Lister[L], kind runtime.Object, selected fields.Selector) (cache.SharedIndexInformer, error) {
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selected.String()
+			return client.List(ctx, o)
+		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selected.String()
 			return client.Watch(ctx, o)
 		},
 	}, kind, 0, cache.Indexers{})

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package pavvolumes
+package volumes
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/loop"
-	"stowage.dev/stowage/pkg/controller/pavvolumes/rules"
+	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/pav/helperpod"
 )

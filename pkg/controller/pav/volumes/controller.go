@@ -1,14 +1,14 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pavvolumes makes and deletes the dynamic volumes of PavProvisioners, by the protocol of
+// Package volumes makes and deletes the dynamic volumes of PavProvisioners, by the protocol of
 // external provisioners.
 //
 // Package rules decides; this package reads the facts and takes the step. A key of the queue is
 // the name of a volume, which is derived from the UID of its claim, so that all work for a claim is
 // done in sequence. Every write is a compare-and-swap on the version that the decision was made
 // from, or has a name or UID that makes a second one fail.
-package pavvolumes
+package volumes
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -33,7 +34,8 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/loop"
-	"stowage.dev/stowage/pkg/controller/pavvolumes/rules"
+	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
+	"stowage.dev/stowage/pkg/pav/pavclient"
 )
 
 const (
@@ -61,7 +63,7 @@ const (
 type Config struct {
 	// Client and Clients may do what manifests/controller/pav allows.
 	Client  kubernetes.Interface
-	Clients *Clients
+	Clients *pavclient.Clients
 	// Informers are not started yet.
 	Informers informers.SharedInformerFactory
 	Events    events.EventRecorder
@@ -110,8 +112,8 @@ func New(config Config) (*Controller, error) {
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = wellknown.PavProvisionerLabel }))
 	c.pods, c.revision = c.own.Core().V1().Pods().Informer(), c.revisions.Apps().V1().ControllerRevisions().Informer()
 	var volumesErr, provisionersErr error
-	c.volumes, volumesErr = newInformer(config.Clients.Volumes, &stowage.PavVolume{})
-	c.provisioners, provisionersErr = newInformer(config.Clients.Provisioners, &stowage.PavProvisioner{})
+	c.volumes, volumesErr = pavclient.NewInformer(config.Clients.Volumes, &stowage.PavVolume{}, fields.Everything())
+	c.provisioners, provisionersErr = pavclient.NewInformer(config.Clients.Provisioners, &stowage.PavProvisioner{}, fields.Everything())
 	if err := errors.Join(volumesErr, provisionersErr); err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package pavvolumes
+package volumes
 
 import (
 	"encoding/json"
@@ -27,8 +27,9 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/loop"
-	"stowage.dev/stowage/pkg/controller/pavvolumes/rules"
+	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 	"stowage.dev/stowage/pkg/pav/helperpod"
+	"stowage.dev/stowage/pkg/pav/pavclient"
 	"stowage.dev/stowage/pkg/pav/report"
 )
 
@@ -131,7 +132,7 @@ func (c *cluster) lead() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	clients, err := NewClients(config)
+	clients, err := pavclient.New(config)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package pavvolumes
+package volumes
 
 import (
 	"testing"

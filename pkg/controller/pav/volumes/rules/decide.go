@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package rules decides how a volume of a PavProvisioner is made and deleted. Decide takes the
-// facts about one claim and returns the next step; package pavvolumes reads the facts and takes
+// facts about one claim and returns the next step; package volumes reads the facts and takes
 // the step.
 //
 // A volume has one PavVolume, which is named after the UID of its claim: writing it a second time
@@ -12,7 +12,7 @@
 // time. From Creating on, something of the volume may exist outside of the API: the PavVolume is
 // removed only after a deletion pod has succeeded, unless the volume is retained.
 //
-// A model in the tests of package pavvolumes checks this at each write.
+// A model in the tests of package volumes checks this at each write.
 package rules
 
 import (

@@ -204,7 +204,7 @@ func TestFits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := ""
-			if err := fits(device, test.kind, test.bytes); err != nil {
+			if err := device.Fits(test.kind, test.bytes); err != nil {
 				got = err.Error()
 			}
 			if got != test.want {

@@ -107,7 +107,7 @@ func (c *Controller) act(ctx context.Context, s *situation, step rules.Step) (ti
 		return 0, nil
 	case rules.Refuse:
 		c.refuse(s, step)
-		return s.Terms.BackoffLast, nil
+		return s.Limits.BackoffLast, nil
 	case rules.Wait:
 		return step.For, nil
 	case rules.Begin:

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/pav/podstep"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 	"stowage.dev/stowage/pkg/pav/helperpod"
 	"stowage.dev/stowage/pkg/pav/render"
@@ -45,7 +46,7 @@ func (c *Controller) evaluate(ctx context.Context, s *situation) error {
 	if s.Provisioner != nil {
 		last = s.Provisioner.Revision
 	}
-	s.Terms = termsOf(&stowage.PavProvisionerSpec{}, step)
+	s.Limits = limitsOf(&stowage.PavProvisionerSpec{}, step)
 	name := rules.RevisionOf(s.Volume, last)
 	if name == "" {
 		return nil // no revision was accepted
@@ -55,7 +56,7 @@ func (c *Controller) evaluate(ctx context.Context, s *situation) error {
 		s.Evaluated.Problem = problem
 		return nil
 	}
-	s.Terms = termsOf(spec, step)
+	s.Limits = limitsOf(spec, step)
 	claim, class := s.Claim, s.Class // of the next attempt
 	if s.Volume != nil && s.Volume.Status.Phase != stowage.PavVolumePending && s.Volume.Status.Phase != "" {
 		claim, class = s.Made.Claim, s.Made.Class
@@ -154,7 +155,7 @@ func (s *situation) render(request render.Request, step stowage.PavStepName) err
 // makeHelper replaces helper, which has a template, by the pod that is made from it.
 func (c *Controller) makeHelper(s *situation, spec *stowage.PavProvisionerSpec, namespace string) {
 	config := helperpod.Config{
-		Step: rules.HelperStep(rules.EvaluatedStep(s.Volume)), Attempt: 1, Image: c.ReporterImage,
+		Step: podstep.HelperStep(rules.EvaluatedStep(s.Volume)), Attempt: 1, Image: c.ReporterImage,
 		Namespace: c.Namespace, Namespaces: spec.PodNamespaces.Names,
 	}
 	if spec.PodNamespaces.Claim {
@@ -192,7 +193,7 @@ const (
 	defaultBackoffMax = 5 * time.Minute
 )
 
-func termsOf(spec *stowage.PavProvisionerSpec, step stowage.PavStepName) rules.Terms {
+func limitsOf(spec *stowage.PavProvisionerSpec, step stowage.PavStepName) podstep.Limits {
 	timeout := spec.Timeouts.Creation
 	switch step {
 	case stowage.PavStepValidation:
@@ -206,7 +207,7 @@ func termsOf(spec *stowage.PavProvisionerSpec, step stowage.PavStepName) rules.T
 		}
 		return other
 	}
-	return rules.Terms{
+	return podstep.Limits{
 		Timeout:      or(timeout, defaultTimeout),
 		BackoffFirst: or(spec.Backoff.Initial, defaultBackoff), BackoffLast: or(spec.Backoff.Max, defaultBackoffMax),
 	}

@@ -22,6 +22,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/loop"
+	"stowage.dev/stowage/pkg/controller/pav/podstep"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 	"stowage.dev/stowage/pkg/pav/helperpod"
 )
@@ -285,15 +286,15 @@ func (c *Controller) gatherPod(ctx context.Context, s *situation) error {
 	return nil
 }
 
-func podFacts(pod *corev1.Pod, volume *stowage.PavVolume, namespace string) *rules.Pod {
+func podFacts(pod *corev1.Pod, volume *stowage.PavVolume, namespace string) *podstep.Pod {
 	outcome := helperpod.OutcomeOf(pod)
 	owner := metav1.GetControllerOf(pod)
-	facts := &rules.Pod{
+	facts := &podstep.Pod{
 		UID:       pod.UID,
 		Adoptable: pod.Namespace == namespace && owner != nil && owner.UID == volume.UID,
 		Finalized: slices.Contains(pod.Finalizers, wellknown.PavPodFinalizer),
 		Over:      outcome.State != helperpod.Running,
-		Result:    rules.ResultOf(outcome),
+		Result:    podstep.ResultOf(outcome),
 		Problem:   podProblem(pod),
 	}
 	if pod.DeletionTimestamp != nil {

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
+	"stowage.dev/stowage/pkg/controller/pav/podstep"
 )
 
 // The facts about a pod are whether it can only be the controller's, and what keeps it from running.
@@ -30,18 +30,18 @@ func TestPodFacts(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		change func(*corev1.Pod)
-		want   rules.Pod
+		want   podstep.Pod
 	}{
-		"owned":                      {func(*corev1.Pod) {}, rules.Pod{UID: "p", Adoptable: true}},
-		"in another namespace":       {func(p *corev1.Pod) { p.Namespace = "ns" }, rules.Pod{UID: "p"}},
-		"without an owner":           {func(p *corev1.Pod) { p.OwnerReferences = nil }, rules.Pod{UID: "p"}},
-		"an owner that controls not": {func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, rules.Pod{UID: "p"}},
-		"an earlier volume owns it":  {func(p *corev1.Pod) { p.OwnerReferences[0].UID = "x" }, rules.Pod{UID: "p"}},
-		"its image cannot be pulled": {waits("ErrImagePull"), rules.Pod{UID: "p", Adoptable: true, Problem: "container c does not run: ErrImagePull: why"}},
-		"its containers are created": {waits("ContainerCreating"), rules.Pod{UID: "p", Adoptable: true}},
-		"init containers run":        {waits("PodInitializing"), rules.Pod{UID: "p", Adoptable: true}},
-		"unschedulable":              {unscheduled(corev1.PodReasonUnschedulable), rules.Pod{UID: "p", Adoptable: true, Problem: "is not scheduled: why"}},
-		"the scheduler failed":       {unscheduled(corev1.PodReasonSchedulerError), rules.Pod{UID: "p", Adoptable: true}},
+		"owned":                      {func(*corev1.Pod) {}, podstep.Pod{UID: "p", Adoptable: true}},
+		"in another namespace":       {func(p *corev1.Pod) { p.Namespace = "ns" }, podstep.Pod{UID: "p"}},
+		"without an owner":           {func(p *corev1.Pod) { p.OwnerReferences = nil }, podstep.Pod{UID: "p"}},
+		"an owner that controls not": {func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, podstep.Pod{UID: "p"}},
+		"an earlier volume owns it":  {func(p *corev1.Pod) { p.OwnerReferences[0].UID = "x" }, podstep.Pod{UID: "p"}},
+		"its image cannot be pulled": {waits("ErrImagePull"), podstep.Pod{UID: "p", Adoptable: true, Problem: "container c does not run: ErrImagePull: why"}},
+		"its containers are created": {waits("ContainerCreating"), podstep.Pod{UID: "p", Adoptable: true}},
+		"init containers run":        {waits("PodInitializing"), podstep.Pod{UID: "p", Adoptable: true}},
+		"unschedulable":              {unscheduled(corev1.PodReasonUnschedulable), podstep.Pod{UID: "p", Adoptable: true, Problem: "is not scheduled: why"}},
+		"the scheduler failed":       {unscheduled(corev1.PodReasonSchedulerError), podstep.Pod{UID: "p", Adoptable: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,7 +17,6 @@ package rules
 
 import (
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,11 +45,11 @@ func Decide(f *Facts) Step {
 func (f *Facts) decideVolume() Step {
 	status := &f.Volume.Status
 	switch {
-	case status.Step != nil && status.Step.Result != nil && f.pod() != nil:
+	case status.Step != nil && status.Step.Result != nil && f.helper().Current() != nil:
 		return f.removePod()
 	case pending(f.Volume):
 		return f.retry()
-	case f.Made.Problem != "" && status.Phase == stowage.PavVolumeValidating && f.over(), f.Made.Problem != "" && status.Phase == stowage.PavVolumeCreating && f.idle():
+	case f.Made.Problem != "" && status.Phase == stowage.PavVolumeValidating && f.helper().Over(), f.Made.Problem != "" && status.Phase == stowage.PavVolumeCreating && f.helper().Idle():
 		return f.failed(stowage.PavVolumePending, RevisionMissing, f.Made.Problem)
 	case f.Made.Problem != "" && status.Phase != stowage.PavVolumeProvisioned && status.Phase != stowage.PavVolumeDeleted && f.Volume.Spec.UseRevision == "":
 		return blocked(RevisionMissing, "%s", f.Made.Problem)
@@ -115,7 +114,7 @@ func (f *Facts) failed(phase stowage.PavVolumePhase, reason Reason, message stri
 	s := &record.Status
 	s.LastError = f.lastError(reason, message)
 	if s.Failures++; phase == stowage.PavVolumePending {
-		s.RetryTime = f.retryTime(s.Failures)
+		s.RetryTime = f.Limits.RetryTime(f.Now, s.Failures)
 	}
 	return record
 }
@@ -129,29 +128,6 @@ func (f *Facts) lastError(reason Reason, message string) *stowage.PavVolumeError
 		failure.Attempt = step.Attempt
 	}
 	return failure
-}
-
-// retryTime returns when to try again after a number of failures.
-func (f *Facts) retryTime(failures int32) *metav1.Time {
-	delay := f.Terms.BackoffFirst
-	for n := int32(1); n < failures && delay < f.Terms.BackoffLast; n++ {
-		delay *= 2
-	}
-	return new(metav1.NewTime(f.Now.Add(min(delay, f.Terms.BackoffLast))))
-}
-
-// delay returns how long to wait before the next try; 0 if the wait is over. A time that is further
-// ahead than any backoff was written before the clock was set: it does not delay.
-func (f *Facts) delay() time.Duration {
-	at := f.Volume.Status.RetryTime
-	if at == nil {
-		return 0
-	}
-	wait := at.Sub(f.Now)
-	if wait > f.Terms.BackoffLast+time.Second { // the time is written to the second
-		return 0
-	}
-	return max(0, wait)
 }
 
 // owned reports whether the PersistentVolume with the name of the volume is of it.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/pav/podstep"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 )
 
@@ -98,7 +99,7 @@ func TestClaim(t *testing.T) {
 func TestValidation(t *testing.T) {
 	t.Parallel()
 	const validating, validation = stowage.PavVolumeValidating, stowage.PavStepValidation
-	away := func(p *rules.Pod) { p.Adoptable = false }
+	away := func(p *podstep.Pod) { p.Adoptable = false }
 	decide(t, map[string]decision{
 		"the pod is announced":                  {facts(volume(validating)), "Record Validating Validation/1"},
 		"no pod":                                {facts(volume(validating), noPod), "Record Creating"},
@@ -112,17 +113,17 @@ func TestValidation(t *testing.T) {
 		"a known pod in a tenant's namespace":   {facts(volume(validating, created(validation)), pod(away, returned(succeeded))), "Record Validating Validation/3 succeeded"},
 		"another namespace is evaluated":        {facts(volume(validating, announced(validation)), func(f *rules.Facts) { f.Evaluated.Namespace = "ns" }), "Record Validating"},
 		"the pod runs":                          {facts(volume(validating, created(validation)), pod()), "Record Validating Validation/3 running"},
-		"the image cannot be pulled":            {facts(volume(validating, created(validation)), pod(func(p *rules.Pod) { p.Problem = "ImagePullBackOff" })), "Record Validating Validation/3 running PodNotRunning"},
+		"the image cannot be pulled":            {facts(volume(validating, created(validation)), pod(func(p *podstep.Pod) { p.Problem = "ImagePullBackOff" })), "Record Validating Validation/3 running PodNotRunning"},
 		"time is over":                          {facts(volume(validating, created(validation)), pod(), func(f *rules.Facts) { f.Now = now.Add(9 * time.Minute) }), "Record Validating Validation/3 failed"},
 		"the pod has succeeded":                 {facts(volume(validating, created(validation)), pod(returned(succeeded))), "Record Validating Validation/3 succeeded"},
 		"the pod has failed":                    {facts(volume(validating, created(validation)), pod(returned(stowage.PavStepResult{}))), "Record Validating Validation/3 failed"},
 		"the pod was deleted by force":          {facts(volume(validating, created(validation))), "Record Validating Validation/3 failed"},
-		"another pod has its name":              {facts(volume(validating, created(validation)), pod(returned(succeeded), func(p *rules.Pod) { p.UID = "x" })), "Record Validating Validation/3 failed"},
+		"another pod has its name":              {facts(volume(validating, created(validation)), pod(returned(succeeded), func(p *podstep.Pod) { p.UID = "x" })), "Record Validating Validation/3 failed"},
 		"then it is deleted":                    {facts(volume(validating, ended(validation, succeeded)), pod(returned(succeeded))), "DeletePod pod-uid"},
 		"and its finalizer removed":             {facts(volume(validating, ended(validation, succeeded)), pod(returned(succeeded), deletedAgo(0))), "ReleasePod pod-uid"},
 		"but not before it has ended":           {facts(volume(validating, ended(validation, succeeded)), pod(deletedAgo(0))), "Wait 1m0s"},
 		"a node that does not end it":           {facts(volume(validating, ended(validation, succeeded)), pod(deletedAgo(time.Hour))), "Record Validating Validation/3 succeeded PodRemains"},
-		"another finalizer":                     {facts(volume(validating, ended(validation, succeeded)), pod(returned(succeeded), deletedAgo(0), func(p *rules.Pod) { p.Finalized = false })), "Wait"},
+		"another finalizer":                     {facts(volume(validating, ended(validation, succeeded)), pod(returned(succeeded), deletedAgo(0), func(p *podstep.Pod) { p.Finalized = false })), "Wait"},
 		"then the volume is created":            {facts(volume(validating, ended(validation, succeeded))), "Record Creating"},
 		"or the claim refused":                  {facts(volume(validating, ended(validation, stowage.PavStepResult{}))), "Record Pending ValidationFailed"},
 		"the claim is gone, no pod":             {facts(volume(validating), noClaim), "Record Pending ClaimGone"},
@@ -174,7 +175,7 @@ func TestCreation(t *testing.T) {
 		"the claim is gone, the pod runs":   {facts(volume(creating, created(creation)), pod(), noClaim), "Record Creating Creation/3 failed"},
 		"the claim is gone, an unknown pod": {facts(volume(creating, announced(creation)), pod(), noClaim), "Record Creating Creation/3 failed"},
 		"the claim is gone after the pod":   {facts(volume(creating, ended(creation, handle("h"))), noClaim), "Record Reverting ClaimGone"},
-		"a pod that may not be ours":        {facts(volume(creating, announced(creation)), pod(func(p *rules.Pod) { p.Adoptable = false })), "Record Creating Creation/3 failed"},
+		"a pod that may not be ours":        {facts(volume(creating, announced(creation)), pod(func(p *podstep.Pod) { p.Adoptable = false })), "Record Creating Creation/3 failed"},
 		"and is removed before anything":    {facts(volume(creating, ended(creation, stowage.PavStepResult{})), pod()), "DeletePod pod-uid"},
 		"the provisioner is deleted then":   {facts(volume(creating, ended(creation, handle("h"))), func(f *rules.Facts) { f.Provisioner.Deleting = true }), "Record Publishing"},
 		"a phase of a later version":        {facts(volume("Cloning")), "Record Cloning NotSupported"},

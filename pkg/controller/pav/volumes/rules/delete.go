@@ -92,7 +92,7 @@ func (f *Facts) staged() Step {
 // destroy decides about a volume that is being deleted. No helper pod is created unless its
 // PersistentVolume is released, may be deleted, and is staged nowhere.
 func (f *Facts) destroy() Step {
-	if f.idle() {
+	if f.helper().Idle() {
 		switch {
 		case f.PV == nil || !f.owned():
 		case f.PV.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete:
@@ -111,7 +111,7 @@ func (f *Facts) destroy() Step {
 func (f *Facts) revert() Step {
 	done := f.enter(stowage.PavVolumePending, Event{})
 	if done.Status.Failures > 0 {
-		done.Status.RetryTime = f.retryTime(done.Status.Failures)
+		done.Status.RetryTime = f.Limits.RetryTime(f.Now, done.Status.Failures)
 		f.setConditions(&done.Status, f.lastEvent())
 	}
 	return f.runDeletion(done)
@@ -119,8 +119,8 @@ func (f *Facts) revert() Step {
 
 // runDeletion runs deletion pods until one succeeds, or returns done if none is needed.
 func (f *Facts) runDeletion(done Record) Step {
-	if f.idle() {
-		wait := f.delay()
+	if f.helper().Idle() {
+		wait := f.Limits.Delay(f.Now, f.Volume.Status.RetryTime)
 		switch {
 		case f.nodeGone() && f.Volume.DeletionTimestamp != nil: // an administrator gave up what the node has
 			return f.certain(done)
@@ -154,7 +154,7 @@ func (f *Facts) deletionFailed(message string) Record {
 		s.LastError = f.lastError(DeletionFailed, message)
 		s.Step = nil
 		s.DeletionFailures++
-		s.RetryTime = f.retryTime(s.DeletionFailures)
+		s.RetryTime = f.Limits.RetryTime(f.Now, s.DeletionFailures)
 	})
 }
 

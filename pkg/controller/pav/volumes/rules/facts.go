@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/pav/podstep"
 )
 
 // Facts are what is known about a claim of a PavProvisioner and its volume. Decide does not change
@@ -35,7 +36,7 @@ type Facts struct {
 	Evaluated Evaluated
 	// Pod is the helper pod under the namespace and name that status.step of the volume has; nil
 	// if the API server has none.
-	Pod *Pod
+	Pod *podstep.Pod
 	// PV is the PersistentVolume with the name of the volume.
 	PV *corev1.PersistentVolume
 	// HandleUser describes what else has the volume's handle: another PersistentVolume of the
@@ -46,17 +47,8 @@ type Facts struct {
 	StagedOn []string
 	// Node is the one that NodeOf names; nil if it does not exist.
 	Node *corev1.Node
-	// Terms are of the step that EvaluatedStep names.
-	Terms Terms
-}
-
-// Terms are the limits of a step.
-type Terms struct {
-	// Timeout limits the time from the announcement of a helper pod to its end.
-	Timeout time.Duration
-	// BackoffFirst is the delay after the first failure. It doubles with each failure up to
-	// BackoffLast.
-	BackoffFirst, BackoffLast time.Duration
+	// Limits are of the step that EvaluatedStep names.
+	Limits podstep.Limits
 }
 
 // Provisioner is a PavProvisioner.
@@ -121,23 +113,6 @@ type Evaluated struct {
 	Capacity *int64
 }
 
-// Pod is a helper pod.
-type Pod struct {
-	UID types.UID
-	// Adoptable: the pod can only be the one that was announced. Tenants can create pods in their
-	// own namespaces, so a pod there never is, before its UID is recorded.
-	Adoptable bool
-	// DeletedAt is when its deletion was requested; zero if it was not.
-	DeletedAt time.Time
-	// Finalized: it has the controller's finalizer. Over: no container of it runs, nor will one.
-	Finalized, Over bool
-	// Result is of its main containers; nil while they run. A pod whose deletion was requested
-	// before they had ended has not succeeded, whatever they returned.
-	Result *stowage.PavStepResult
-	// Problem is why the pod does not run; empty if it does.
-	Problem string
-}
-
 // VolumeName is the name of the PavVolume and the PersistentVolume of a claim, and the handle of a
 // volume for which neither spec nor pod determine one.
 func VolumeName(claim types.UID) string { return "pvc-" + string(claim) }
@@ -165,7 +140,7 @@ func NodeOf(volume *stowage.PavVolume, claim *corev1.PersistentVolumeClaim) stri
 	}
 }
 
-// EvaluatedStep returns which step Facts.Evaluated and Facts.Terms have to be of; empty if none is
+// EvaluatedStep returns which step Facts.Evaluated and Facts.Limits have to be of; empty if none is
 // needed.
 func EvaluatedStep(volume *stowage.PavVolume) stowage.PavStepName {
 	if pending(volume) {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/pav/podstep"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 )
 
@@ -45,7 +46,7 @@ func facts(changes ...change) *rules.Facts {
 			VolumeModes: []corev1.PersistentVolumeMode{corev1.PersistentVolumeFilesystem},
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		},
-		Terms: rules.Terms{Timeout: 10 * time.Minute, BackoffFirst: 5 * time.Second, BackoffLast: time.Minute},
+		Limits: podstep.Limits{Timeout: 10 * time.Minute, BackoffFirst: 5 * time.Second, BackoffLast: time.Minute},
 	}
 	for _, c := range changes {
 		c(f)
@@ -113,20 +114,20 @@ func deletingVolume(v *stowage.PavVolume) { v.DeletionTimestamp = new(metav1.New
 var succeeded = stowage.PavStepResult{Succeeded: true}
 
 // pod is the helper pod.
-func pod(changes ...func(*rules.Pod)) change {
+func pod(changes ...func(*podstep.Pod)) change {
 	return func(f *rules.Facts) {
-		f.Pod = &rules.Pod{UID: "pod-uid", Adoptable: true, Finalized: true}
+		f.Pod = &podstep.Pod{UID: "pod-uid", Adoptable: true, Finalized: true}
 		for _, c := range changes {
 			c(f.Pod)
 		}
 	}
 }
 
-func returned(result stowage.PavStepResult) func(*rules.Pod) {
-	return func(p *rules.Pod) { p.Result, p.Over = &result, true }
+func returned(result stowage.PavStepResult) func(*podstep.Pod) {
+	return func(p *podstep.Pod) { p.Result, p.Over = &result, true }
 }
-func deletedAgo(d time.Duration) func(*rules.Pod) {
-	return func(p *rules.Pod) { p.DeletedAt = now.Add(-d) }
+func deletedAgo(d time.Duration) func(*podstep.Pod) {
+	return func(p *podstep.Pod) { p.DeletedAt = now.Add(-d) }
 }
 
 // pv is the PersistentVolume.

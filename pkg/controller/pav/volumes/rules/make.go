@@ -13,14 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/pav/podstep"
 	"stowage.dev/stowage/pkg/pav/render"
-)
-
-const (
-	// maxHandle is the longest handle in bytes (size limits of the CSI specification).
-	maxHandle = 128
-	// maxCapacity is the longest text of a capacity in bytes, as status.step has it.
-	maxCapacity = 64
 )
 
 // retry decides about a volume of which nothing exists.
@@ -35,12 +29,12 @@ func (f *Facts) retry() Step {
 	case status.Reschedule: // the next node has not failed
 		return f.next(f.lastEvent(), func(s *stowage.PavVolumeStatus) { s.Reschedule, s.Failures, s.RetryTime = false, 0, nil })
 	}
-	if wait := f.delay(); wait > 0 {
+	if wait := f.Limits.Delay(f.Now, f.Volume.Status.RetryTime); wait > 0 {
 		return Wait{Keep: true, For: wait}
 	}
 	switch step := f.begin().(type) {
 	case Refuse: // evaluation may have read objects that are not watched
-		return Wait{Event: step.Event, For: f.Terms.BackoffLast}
+		return Wait{Event: step.Event, For: f.Limits.BackoffLast}
 	case None:
 		return Wait{Keep: true}
 	default:
@@ -59,12 +53,12 @@ func (f *Facts) lastEvent() Event {
 // validate decides about a volume whose attempt has begun.
 func (f *Facts) validate() Step {
 	switch {
-	case !f.wanted() && f.over():
+	case !f.wanted() && f.helper().Over():
 		return f.certain(f.enter(stowage.PavVolumePending, abandoned))
 	case !f.wanted():
 		return f.certain(f.abandon())
 	}
-	if f.idle() {
+	if f.helper().Idle() {
 		refusal := f.refuseByValidation(f.Made.Claim)
 		switch {
 		case refusal != nil:
@@ -86,12 +80,6 @@ func (f *Facts) validate() Step {
 
 var abandoned = Event{Reason: Abandoned, Message: "the claim or the PavVolume is being deleted", Normal: true}
 
-// over reports whether no helper pod exists, and none will before the next announcement.
-func (f *Facts) over() bool {
-	step := f.Volume.Status.Step
-	return f.idle() || step.Result != nil && f.pod() == nil
-}
-
 // abandon ends the helper pod of a volume that is no longer wanted.
 func (f *Facts) abandon() Record {
 	return f.result(stowage.PavStepResult{Message: abandoned.Message})
@@ -100,19 +88,19 @@ func (f *Facts) abandon() Record {
 // create decides about a volume that was validated.
 func (f *Facts) create() Step {
 	switch {
-	case !f.wanted() && f.idle():
+	case !f.wanted() && f.helper().Idle():
 		return f.certain(f.enter(stowage.PavVolumePending, abandoned))
-	case !f.wanted() && f.over():
+	case !f.wanted() && f.helper().Over():
 		return f.certain(f.enter(stowage.PavVolumeReverting, abandoned))
 	case !f.wanted():
 		return f.certain(f.abandon())
 	}
-	if f.idle() {
+	if f.helper().Idle() {
 		switch e := &f.Evaluated; {
 		case e.Problem != "":
 			return f.failed(stowage.PavVolumePending, CreationFailed, e.Problem)
-		case e.Handle != nil && badHandle(*e.Handle) != "":
-			return f.failed(stowage.PavVolumePending, CreationFailed, "volumeCreation.handle "+badHandle(*e.Handle))
+		case e.Handle != nil && podstep.BadHandle(*e.Handle) != "":
+			return f.failed(stowage.PavVolumePending, CreationFailed, "volumeCreation.handle "+podstep.BadHandle(*e.Handle))
 		case f.HandleUser != "":
 			return f.failed(stowage.PavVolumePending, HandleInUse, "the handle is in use by "+f.HandleUser)
 		case f.Volume.Spec.NodeName != "" && f.Node == nil:
@@ -151,7 +139,7 @@ func (f *Facts) made(result *stowage.PavStepResult, failed stowage.PavVolumePhas
 	case result.Handle != nil:
 		handle, from = *result.Handle, "/pav/handle "
 	}
-	if problem := badHandle(handle); problem != "" {
+	if problem := podstep.BadHandle(handle); problem != "" {
 		return f.failed(failed, CreationFailed, from+problem)
 	}
 	capacity, problem := f.capacity(result)
@@ -161,21 +149,6 @@ func (f *Facts) made(result *stowage.PavStepResult, failed stowage.PavVolumePhas
 	record := f.enter(stowage.PavVolumePublishing, Event{})
 	record.Status.Handle, record.Status.Capacity = handle, resource.NewQuantity(capacity, resource.BinarySI)
 	return record
-}
-
-// badHandle returns what is wrong with a handle; empty if nothing is. Kubernetes separates driver
-// and handle by ^ in the unique name of a volume (pkg/volume/csi).
-func badHandle(handle string) string {
-	switch {
-	case handle == "":
-		return "is empty"
-	case strings.Contains(handle, "^"):
-		return fmt.Sprintf("%q must not have a ^", handle)
-	case len(handle) > maxHandle:
-		return fmt.Sprintf("has %d bytes, must have at most %d", len(handle), maxHandle)
-	default:
-		return ""
-	}
 }
 
 // capacity returns the capacity of a volume that exists, in bytes, or why it is not valid. A claim

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/pav/podstep"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 	"stowage.dev/stowage/pkg/pav/helperpod"
 	"stowage.dev/stowage/pkg/pav/report"
@@ -128,7 +129,7 @@ func TestResultOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, rules.ResultOf(tc.outcome)); diff != "" {
+			if diff := cmp.Diff(tc.want, podstep.ResultOf(tc.outcome)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -19,6 +19,7 @@ import (
 	"stowage.dev/stowage/pkg/controller/nodehosts"
 	"stowage.dev/stowage/pkg/controller/nodeloss"
 	"stowage.dev/stowage/pkg/controller/orphancleans"
+	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/pav/pavclient"
@@ -48,6 +49,27 @@ type runner interface {
 type disabled struct{}
 
 func (disabled) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+
+// pav are the controllers of PavVolumes and PavStagings.
+type pav struct {
+	*steps.Steps
+	controllers []steps.Controller
+}
+
+func newPav(config steps.Config) (*pav, error) {
+	shared, err := steps.New(config)
+	if err != nil {
+		return nil, err
+	}
+	of, err := volumes.New(shared)
+	if err != nil {
+		return nil, err
+	}
+	return &pav{shared, []steps.Controller{of}}, nil
+}
+
+// Run runs the controllers.
+func (p *pav) Run(ctx context.Context) error { return p.Steps.Run(ctx, p.controllers...) }
 
 // parts are the shared parts of the loops of a process. Constructors of loops add their handlers
 // to the informers. The informers start after that, on standby replicas too, so that these take
@@ -93,7 +115,7 @@ func makeLoops(p *parts) ([]namedLoop, error) {
 				Reports: p.reports, ReportInformer: p.reportInformer, PerHour: int(*p.settings.OrphanCleans.PerHour),
 			})
 		}},
-		{"pav-volumes", func() (runner, error) { // makes and deletes the volumes of PavProvisioners
+		{"pav", func() (runner, error) { // makes, deletes, stages and unstages the volumes of PavProvisioners
 			if !p.settings.PavVolumes.Enabled {
 				return disabled{}, nil
 			}
@@ -101,7 +123,7 @@ func makeLoops(p *parts) ([]namedLoop, error) {
 			if err != nil {
 				return nil, err
 			}
-			return volumes.New(volumes.Config{
+			return newPav(steps.Config{
 				Client: p.client, Clients: clients, Informers: p.informers, Events: p.events,
 				Namespace: pavNamespace, ReporterImage: p.settings.PavVolumes.ReporterImage,
 			})

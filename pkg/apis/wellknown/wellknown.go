@@ -97,6 +97,10 @@ const (
 
 // Annotations that users and administrators write.
 const (
+	// `true`: nothing of the volume is left on the node, or the node is lost for good. The volume's
+	// [staging ends](pav.md#volumes-on-nodes) without its unstaging pod.
+	// On: PavStaging. By: administrator.
+	PavUnstagedAnnotation = "stowage.dev/pav-unstaged"
 	// Allows the provisioner to clean [disks without a volume](provisioner.md): a list separated
 	// by commas, each `DATA@TIME`. A grant without a time does not count towards the limit.
 	// On: LocalDiskReport. By: controller, administrator.

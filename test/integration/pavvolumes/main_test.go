@@ -25,6 +25,7 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes"
 	"stowage.dev/stowage/pkg/pav/pavclient"
 	"stowage.dev/stowage/test/await"
@@ -61,7 +62,7 @@ func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 		return nil, err // the garbage collector of pods deletes those of nodes that do not exist
 	}
 	kinds, controller := manifests+"crd/pav/stowage.dev_", manifests+"controller/"
-	if err := c.CreateFiles(ctx, kinds+"pavprovisioners.yaml", kinds+"pavvolumes.yaml", controller+"base/rbac.yaml", controller+"pav-volumes.yaml"); err != nil {
+	if err := c.CreateFiles(ctx, kinds+"pavprovisioners.yaml", kinds+"pavvolumes.yaml", kinds+"pavstagings.yaml", controller+"base/rbac.yaml", controller+"pav-volumes.yaml"); err != nil {
 		return nil, err
 	}
 	if clients, err = pavclient.New(c.RESTConfig()); err != nil {
@@ -115,17 +116,21 @@ func run(ctx context.Context, connection *rest.Config) (wait func(), err error) 
 		return nil, err
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
-	controller, err := volumes.New(volumes.Config{
+	shared, err := steps.New(steps.Config{
 		Client: client, Clients: own, Informers: factory, Events: broadcaster.NewRecorder(scheme, "stowage-controller"),
 		Namespace: namespace, ReporterImage: "stowage-pav-reporter",
 	})
 	if err != nil {
 		return nil, err
 	}
+	controller, err := volumes.New(shared)
+	if err != nil {
+		return nil, err
+	}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	var running sync.WaitGroup
-	running.Go(func() { logEarly(ctx, controller.Run(ctx)) })
+	running.Go(func() { logEarly(ctx, shared.Run(ctx, controller)) })
 	return func() {
 		running.Wait()
 		factory.Shutdown()

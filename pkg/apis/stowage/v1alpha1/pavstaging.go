@@ -105,6 +105,12 @@ type PavStagingSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	ClearedAttempt int64 `json:"clearedAttempt,omitempty"`
 
+	// useRevision makes the controller unstage the volume with the last accepted revision of the
+	// provisioner instead of the one that staged it. An administrator sets it to repair a volume whose
+	// unstaging fails because of a template; spec.useRevision of the PavVolume has the same effect.
+	// +optional
+	UseRevision UseRevision `json:"useRevision,omitempty"`
+
 	// volume is what the node has found at /pav/volume of the attempt in status.stagedAttempt. Only
 	// this is mounted into pods.
 	// +optional
@@ -133,12 +139,12 @@ type StagedVolume struct {
 }
 
 // PavStagingPhase is how far a staging has come.
-// +kubebuilder:validation:Enum=Pending;Validating;Staging;Staged;Unstaging
+// +kubebuilder:validation:Enum=Pending;Validating;Staging;Staged;Unstaging;Clearing
 type PavStagingPhase string
 
 // The phases. A staging is Pending, for static volumes Validating, then Staging and Staged. From
 // Staging and Staged it becomes Unstaging if the staging pod failed, the node rebooted, or the
-// PavStaging is deleted; from Unstaging Pending, for the next attempt.
+// PavStaging is deleted, then Clearing, and then Pending, for the next attempt.
 const (
 	// PavStagingPending: nothing of the volume is on the node.
 	PavStagingPending PavStagingPhase = "Pending"
@@ -149,13 +155,16 @@ const (
 	// PavStagingStaged: the volume is available at /pav/volume of the attempt in stagedAttempt.
 	PavStagingStaged PavStagingPhase = "Staged"
 	// PavStagingUnstaging: the staging pod is removed, then the unstaging pod runs until it
-	// succeeds, then the node confirms that nothing is left.
+	// succeeds.
 	PavStagingUnstaging PavStagingPhase = "Unstaging"
+	// PavStagingClearing: the unstaging pod has succeeded. The node is to confirm in
+	// spec.clearedAttempt that nothing is left.
+	PavStagingClearing PavStagingPhase = "Clearing"
 )
 
 // PavStagingPhases are all phases.
 func PavStagingPhases() []PavStagingPhase {
-	return []PavStagingPhase{PavStagingPending, PavStagingValidating, PavStagingStaging, PavStagingStaged, PavStagingUnstaging}
+	return []PavStagingPhase{PavStagingPending, PavStagingValidating, PavStagingStaging, PavStagingStaged, PavStagingUnstaging, PavStagingClearing}
 }
 
 // PavStagingStatus is how far a staging has come. Only the controller writes it.

@@ -20,6 +20,7 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/pav/helperpod"
+	"stowage.dev/stowage/pkg/pav/report"
 )
 
 const (
@@ -45,6 +46,9 @@ type Pod struct {
 	// Result is of its main containers; nil while they run. A pod whose deletion was requested
 	// before they had ended has not succeeded, whatever they returned.
 	Result *stowage.PavStepResult
+	// Volume is /pav/volume of a pod that has ended with a report, VolumeProblem what is wrong with it.
+	Volume        report.Volume
+	VolumeProblem string
 	// Problem is why the pod does not run; empty if it does.
 	Problem string
 }
@@ -264,9 +268,7 @@ func ResultOf(outcome helperpod.Outcome) *stowage.PavStepResult {
 	if !result.Succeeded {
 		return result
 	}
-	problems := slices.DeleteFunc(slices.Clone(outcome.Report.Problems), func(problem string) bool {
-		return strings.HasPrefix(problem, "/pav/volume") // of staging pods only
-	})
+	problems := slices.DeleteFunc(slices.Clone(outcome.Report.Problems), ofVolume)
 	if handle := outcome.Report.Handle; handle != nil && BadHandle(*handle) != "" {
 		problems = append(problems, "/pav/handle "+BadHandle(*handle))
 	}
@@ -278,6 +280,20 @@ func ResultOf(outcome helperpod.Outcome) *stowage.PavStepResult {
 	}
 	result.Handle, result.Capacity = outcome.Report.Handle, outcome.Report.Capacity
 	return result
+}
+
+// ofVolume reports whether a problem of a report is about /pav/volume, which only staging pods have.
+func ofVolume(problem string) bool { return strings.HasPrefix(problem, "/pav/volume") }
+
+// VolumeOf returns /pav/volume of a pod that has ended, and what is wrong with it.
+func VolumeOf(outcome helperpod.Outcome) (volume report.Volume, problem string) {
+	if outcome.Report == nil {
+		return report.Volume{}, ""
+	}
+	if i := slices.IndexFunc(outcome.Report.Problems, ofVolume); i >= 0 {
+		problem = outcome.Report.Problems[i]
+	}
+	return outcome.Report.Volume, problem
 }
 
 // maxHandle is the longest handle in bytes (size limits of the CSI specification).

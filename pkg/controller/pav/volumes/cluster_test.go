@@ -27,6 +27,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/loop"
+	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 	"stowage.dev/stowage/pkg/pav/helperpod"
 	"stowage.dev/stowage/pkg/pav/pavclient"
@@ -136,14 +137,18 @@ func (c *cluster) lead() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	made, err := New(Config{
+	shared, err := steps.New(steps.Config{
 		Client: client, Clients: clients, Informers: informers.NewSharedInformerFactory(client, 0),
 		Events: c, Namespace: "stowage-pav", ReporterImage: "reporter",
 	})
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	made.now = c.now
+	shared.Now = c.now
+	made, err := New(shared)
+	if err != nil {
+		c.t.Fatal(err)
+	}
 	c.c = made
 	now := c.objects
 	if len(c.past) > 0 { // API servers answer the first list from a cache, which may lag behind
@@ -166,8 +171,8 @@ func (c *cluster) Eventf(on, _ runtime.Object, kind, reason, _, note string, arg
 func (c *cluster) watch(all bool) {
 	factory := c.c.Informers
 	stores := map[string]cache.Store{
-		"persistentvolumeclaims": c.c.claims.GetStore(), "persistentvolumes": c.c.pvs.GetStore(), "pods": c.c.pods.GetStore(),
-		"pavvolumes": c.c.volumes.GetStore(), "pavprovisioners": c.c.provisioners.GetStore(), "controllerrevisions": c.c.revision.GetStore(),
+		"persistentvolumeclaims": c.c.Claims.GetStore(), "persistentvolumes": c.c.PVs.GetStore(), "pods": c.c.Pods.GetStore(),
+		"pavvolumes": c.c.Volumes.GetStore(), "pavprovisioners": c.c.Provisioners.GetStore(), "controllerrevisions": c.c.Revisions.GetStore(),
 		"storageclasses": factory.Storage().V1().StorageClasses().Informer().GetStore(), "nodes": factory.Core().V1().Nodes().Informer().GetStore(),
 	}
 	for _, resource := range slices.Sorted(maps.Keys(stores)) { // in an order that runs repeat

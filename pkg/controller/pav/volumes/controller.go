@@ -22,159 +22,69 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/loop"
+	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
-	"stowage.dev/stowage/pkg/pav/pavclient"
 )
 
 const (
 	// workers is how many volumes are reconciled concurrently.
 	workers = 8
-	// A failed reconciliation is retried after retryFirst, then with a growing delay.
-	retryFirst, retryLast = 100 * time.Millisecond, 2 * time.Minute
 
 	// Annotations of claims by which the PersistentVolume controller requests a volume.
 	annProvisioner     = "volume.kubernetes.io/storage-provisioner"
 	annBetaProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
 )
 
-// Names of indexes.
+// Names of indexes of claims.
 const (
-	byVolume      = "volume"       // claims, by the name of the volume that is made for them
-	byVolumeName  = "volumeName"   // claims, by spec.volumeName
-	byHandle      = "driverHandle" // PersistentVolumes and PavVolumes, by driver and handle
-	byProvisioner = "provisioner"  // claims, PavVolumes and PersistentVolumes, by provisioner
-	byNode        = "node"         // PavVolumes, by spec.nodeName
-	byOwner       = "owner"        // helper pods, by the name of their PavVolume
+	byVolume           = "volume"           // by the name of the volume that is made for them
+	byVolumeName       = "volumeName"       // by spec.volumeName
+	byClaimProvisioner = "claimProvisioner" // by the provisioner of their class
 )
-
-// Config configures a Controller. All fields are required.
-type Config struct {
-	// Client and Clients may do what manifests/controller/pav allows.
-	Client  kubernetes.Interface
-	Clients *pavclient.Clients
-	// Informers are not started yet.
-	Informers informers.SharedInformerFactory
-	Events    events.EventRecorder
-	// Namespace is that of ControllerRevisions, and of helper pods whose templates name none.
-	Namespace string
-	// ReporterImage is the image of the reporter.
-	ReporterImage string
-}
 
 // Controller makes and deletes volumes. Only the leader runs it.
 type Controller struct {
-	Config
+	*steps.Steps
 	queue             loop.Queue // names of volumes
 	provisionersQueue loop.Queue // names of provisioners
 
-	own          informers.SharedInformerFactory // helper pods
-	revisions    informers.SharedInformerFactory // ControllerRevisions of provisioners
-	claims       cache.SharedIndexInformer
-	pvs          cache.SharedIndexInformer
-	pods         cache.SharedIndexInformer
-	revision     cache.SharedIndexInformer
-	volumes      cache.SharedIndexInformer
-	provisioners cache.SharedIndexInformer
-	classes      storagelisters.StorageClassLister
-	nodes        corelisters.NodeLister
+	classes storagelisters.StorageClassLister
+	nodes   corelisters.NodeLister
 	// written are the volumes of the informer, or newer ones that this process wrote.
 	written  cache.MutationCache
 	refusals refusals
 	handles  handles
-	now      func() time.Time
 }
 
 // New returns a Controller; Run starts it.
-func New(config Config) (*Controller, error) {
-	core, storage := config.Informers.Core().V1(), config.Informers.Storage().V1()
+func New(of *steps.Steps) (*Controller, error) {
 	c := &Controller{
-		Config: config,
-		queue:  loop.NewQueue("pav_volumes", retryFirst, retryLast), provisionersQueue: loop.NewQueue("pav_provisioners", retryFirst, retryLast),
-		claims: core.PersistentVolumeClaims().Informer(), pvs: core.PersistentVolumes().Informer(),
-		classes: storage.StorageClasses().Lister(), nodes: core.Nodes().Lister(),
-		now: time.Now,
+		Steps: of,
+		queue: loop.NewQueue("pav_volumes", steps.RetryFirst, steps.RetryLast), provisionersQueue: loop.NewQueue("pav_provisioners", steps.RetryFirst, steps.RetryLast),
+		classes: of.Informers.Storage().V1().StorageClasses().Lister(), nodes: of.Informers.Core().V1().Nodes().Lister(),
 	}
-	c.own = informers.NewSharedInformerFactoryWithOptions(config.Client, 0, informers.WithTransform(loop.WithoutManagedFields),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = wellknown.PavOwnerLabel }))
-	c.revisions = informers.NewSharedInformerFactoryWithOptions(config.Client, 0, informers.WithNamespace(config.Namespace), informers.WithTransform(loop.WithoutManagedFields),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = wellknown.PavProvisionerLabel }))
-	c.pods, c.revision = c.own.Core().V1().Pods().Informer(), c.revisions.Apps().V1().ControllerRevisions().Informer()
-	var volumesErr, provisionersErr error
-	c.volumes, volumesErr = pavclient.NewInformer(config.Clients.Volumes, &stowage.PavVolume{}, fields.Everything())
-	c.provisioners, provisionersErr = pavclient.NewInformer(config.Clients.Provisioners, &stowage.PavProvisioner{}, fields.Everything())
-	if err := errors.Join(volumesErr, provisionersErr); err != nil {
-		return nil, err
-	}
-	c.written = cache.NewIntegerResourceVersionMutationCache(klog.Background(), c.volumes.GetStore(), c.volumes.GetIndexer(), time.Minute, false)
+	c.written = cache.NewIntegerResourceVersionMutationCache(klog.Background(), c.Volumes.GetStore(), c.Volumes.GetIndexer(), time.Minute, false)
 	if err := errors.Join(c.index(), c.watch()); err != nil {
-		return nil, fmt.Errorf("make the controller of PaV volumes: %w", err)
+		return nil, fmt.Errorf("make the controller of PavVolumes: %w", err)
 	}
 	return c, nil
 }
 
-// index adds the indexes.
+// index adds the indexes of claims.
 func (c *Controller) index() error {
-	return errors.Join(
-		c.claims.AddIndexers(cache.Indexers{
-			byVolume:      indexed(func(claim *corev1.PersistentVolumeClaim) string { return rules.VolumeName(claim.UID) }),
-			byVolumeName:  indexed(func(claim *corev1.PersistentVolumeClaim) string { return claim.Spec.VolumeName }),
-			byProvisioner: indexed(provisionerOf),
-		}),
-		c.pvs.AddIndexers(cache.Indexers{
-			byHandle: indexed(func(pv *corev1.PersistentVolume) string {
-				if pv.Spec.CSI == nil {
-					return ""
-				}
-				return handleKey(pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle)
-			}),
-			byProvisioner: indexed(func(pv *corev1.PersistentVolume) string {
-				if pv.Spec.CSI == nil {
-					return ""
-				}
-				return pv.Spec.CSI.Driver
-			}),
-		}),
-		c.pods.AddIndexers(cache.Indexers{byOwner: indexed(func(pod *corev1.Pod) string {
-			if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == volumeKind {
-				return owner.Name
-			}
-			return ""
-		})}),
-		c.volumes.AddIndexers(cache.Indexers{
-			byHandle:      indexed(func(v *stowage.PavVolume) string { return handleKey(v.Spec.Provisioner, v.Status.Handle) }),
-			byProvisioner: indexed(func(v *stowage.PavVolume) string { return v.Spec.Provisioner }),
-			byNode:        indexed(func(v *stowage.PavVolume) string { return v.Spec.NodeName }),
-		}),
-	)
-}
-
-// indexed indexes objects of a type by a key; objects with an empty key are not in the index.
-func indexed[T any](key func(*T) string) cache.IndexFunc {
-	return func(object any) ([]string, error) {
-		if typed, ok := object.(*T); ok && key(typed) != "" {
-			return []string{key(typed)}, nil
-		}
-		return nil, nil
-	}
-}
-
-func handleKey(driver, handle string) string {
-	if handle == "" {
-		return ""
-	}
-	return driver + "^" + handle
+	return c.Claims.AddIndexers(cache.Indexers{
+		byVolume:           steps.Indexed(func(claim *corev1.PersistentVolumeClaim) string { return rules.VolumeName(claim.UID) }),
+		byVolumeName:       steps.Indexed(func(claim *corev1.PersistentVolumeClaim) string { return claim.Spec.VolumeName }),
+		byClaimProvisioner: steps.Indexed(provisionerOf),
+	})
 }
 
 // provisionerOf returns the provisioner from which a claim requests a volume; empty if it requests
@@ -234,6 +144,12 @@ func (c *Controller) watch() error {
 			}
 		}
 	}
+	ofStaging := func(before, object any) {
+		if staging, ok := object.(*stowage.PavStaging); ok && before == nil {
+			c.enqueueHandle(staging.Spec.Provisioner, staging.Spec.Handle)
+			c.provisionersQueue.Add(staging.Spec.Provisioner)
+		}
+	}
 	ofClass := func(object any) {
 		if class, ok := object.(*storagev1.StorageClass); ok {
 			c.enqueueAll(class.Provisioner)
@@ -252,14 +168,14 @@ func (c *Controller) watch() error {
 	}
 	drivers := c.Informers.Storage().V1().CSIDrivers().Informer()
 	classes := c.Informers.Storage().V1().StorageClasses().Informer()
-	return errors.Join(loop.WatchEach(c.claims, ofClaim), loop.Watch(c.pvs, ofPV), loop.WatchEach(c.pods, ofPod),
-		loop.Watch(c.volumes, ofVolume), loop.Watch(c.provisioners, c.provisionerChanged), loop.WatchEach(c.revision, ofRevision),
+	return errors.Join(loop.WatchEach(c.Claims, ofClaim), loop.Watch(c.PVs, ofPV), loop.WatchEach(c.Pods, ofPod),
+		loop.Watch(c.Volumes, ofVolume), loop.Watch(c.Stagings, ofStaging), loop.Watch(c.Provisioners, c.provisionerChanged), loop.WatchEach(c.Revisions, ofRevision),
 		loop.WatchEach(classes, ofClass), loop.WatchEach(drivers, ofDriver), c.watchNodes())
 }
 
 // volumeChanged releases the handle of a volume that the informer has no more.
 func (c *Controller) volumeChanged(volume *stowage.PavVolume) {
-	if _, exists, err := c.volumes.GetStore().GetByKey(volume.Name); err == nil && !exists {
+	if _, exists, err := c.Volumes.GetStore().GetByKey(volume.Name); err == nil && !exists {
 		c.handles.release(volume)
 	}
 }
@@ -278,17 +194,17 @@ func (c *Controller) provisionerChanged(before, object any) {
 
 // enqueueAll enqueues the claims and volumes of a provisioner. The queue has each once.
 func (c *Controller) enqueueAll(name string) {
-	for _, claim := range loop.List[corev1.PersistentVolumeClaim](c.claims, byProvisioner, name) {
+	for _, claim := range loop.List[corev1.PersistentVolumeClaim](c.Claims, byClaimProvisioner, name) {
 		c.queue.Add(rules.VolumeName(claim.UID))
 	}
-	for _, volume := range loop.List[stowage.PavVolume](c.volumes, byProvisioner, name) {
+	for _, volume := range loop.List[stowage.PavVolume](c.Volumes, steps.ByProvisioner, name) {
 		c.queue.Add(volume.Name)
 	}
 }
 
 // enqueueHandle enqueues the volumes that have a handle: what else has it may hold them up.
 func (c *Controller) enqueueHandle(driver, handle string) {
-	for _, volume := range loop.List[stowage.PavVolume](c.volumes, byHandle, handleKey(driver, handle)) {
+	for _, volume := range loop.List[stowage.PavVolume](c.Volumes, steps.ByHandle, steps.HandleKey(driver, handle)) {
 		c.queue.Add(volume.Name)
 	}
 }
@@ -301,7 +217,7 @@ func (c *Controller) watchNodes() error {
 			object = last.Obj
 		}
 		if node, ok := object.(*corev1.Node); ok {
-			for _, volume := range loop.List[stowage.PavVolume](c.volumes, byNode, node.Name) {
+			for _, volume := range loop.List[stowage.PavVolume](c.Volumes, steps.ByNode, node.Name) {
 				c.queue.Add(volume.Name)
 			}
 		}
@@ -310,25 +226,11 @@ func (c *Controller) watchNodes() error {
 	return err
 }
 
-// Run makes and deletes volumes until ctx ends. The shared informers must be synced before.
+// Run makes and deletes volumes until ctx ends. All informers must be synced before.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.queue.ShutDown()
-	defer c.provisionersQueue.ShutDown()
-	informing, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
-	defer cancel()
-	for _, informer := range []cache.SharedIndexInformer{c.volumes, c.provisioners} {
-		running.Go(func() { informer.RunWithContext(informing) })
-	}
-	stop, err := loop.Start(ctx, c.own, c.revisions)
-	defer stop()
-	if err != nil {
-		return err
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), c.volumes.HasSynced, c.provisioners.HasSynced) {
-		return fmt.Errorf("list PavProvisioners and PavVolumes: %w", context.Cause(ctx))
-	}
 	running.Go(func() { loop.Run(ctx, c.provisionersQueue, 1, c.reconcileProvisioner) })
 	loop.Run(ctx, c.queue, workers, c.reconcile)
 	return nil

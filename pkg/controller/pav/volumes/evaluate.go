@@ -5,21 +5,15 @@ package volumes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
-	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/controller/pav/podstep"
+	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 	"stowage.dev/stowage/pkg/pav/helperpod"
 	"stowage.dev/stowage/pkg/pav/render"
@@ -27,16 +21,7 @@ import (
 
 // specOf returns the spec that a ControllerRevision holds, or why it cannot.
 func (c *Controller) specOf(name string) (spec *stowage.PavProvisionerSpec, problem string) {
-	object, exists, err := c.revision.GetStore().GetByKey(c.Namespace + "/" + name)
-	revision, ok := object.(*appsv1.ControllerRevision)
-	if err != nil || !exists || !ok {
-		return nil, fmt.Sprintf("ControllerRevision %s/%s, which has the provisioner's spec for this volume, does not exist: set spec.useRevision of the PavVolume to Latest to delete it by the current one", c.Namespace, name)
-	}
-	spec = &stowage.PavProvisionerSpec{}
-	if err := json.Unmarshal(revision.Data.Raw, spec); err != nil {
-		return nil, fmt.Sprintf("ControllerRevision %s/%s cannot be read: %v", c.Namespace, name, err)
-	}
-	return spec, ""
+	return c.Spec(name, "set spec.useRevision of the PavVolume to Latest to delete it by the current one")
 }
 
 // evaluate evaluates the step that the decision depends on.
@@ -46,7 +31,7 @@ func (c *Controller) evaluate(ctx context.Context, s *situation) error {
 	if s.Provisioner != nil {
 		last = s.Provisioner.Revision
 	}
-	s.Limits = limitsOf(&stowage.PavProvisionerSpec{}, step)
+	s.Limits = steps.LimitsOf(&stowage.PavProvisionerSpec{}, step)
 	name := rules.RevisionOf(s.Volume, last)
 	if name == "" {
 		return nil // no revision was accepted
@@ -56,7 +41,7 @@ func (c *Controller) evaluate(ctx context.Context, s *situation) error {
 		s.Evaluated.Problem = problem
 		return nil
 	}
-	s.Limits = limitsOf(spec, step)
+	s.Limits = steps.LimitsOf(spec, step)
 	claim, class := s.Claim, s.Class // of the next attempt
 	if s.Volume != nil && s.Volume.Status.Phase != stowage.PavVolumePending && s.Volume.Status.Phase != "" {
 		claim, class = s.Made.Claim, s.Made.Class
@@ -81,35 +66,15 @@ func (c *Controller) evaluate(ctx context.Context, s *situation) error {
 
 // request returns what the evaluation of a step depends on. An error may be a *render.Error.
 func (c *Controller) request(ctx context.Context, spec *stowage.PavProvisionerSpec, step stowage.PavStepName, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (render.Request, error) {
-	claimObject, err := unstructuredOf(claim, "PersistentVolumeClaim", "v1")
+	claimObject, err := steps.Unstructured(claim, "PersistentVolumeClaim", "v1")
 	if err != nil {
 		return render.Request{}, err
 	}
-	classObject, err := unstructuredOf(class, "StorageClass", "storage.k8s.io/v1")
+	classObject, err := steps.Unstructured(class, "StorageClass", "storage.k8s.io/v1")
 	if err != nil {
 		return render.Request{}, err
 	}
-	variables, err := render.Variables(step, render.Objects{Claim: claimObject, Class: classObject})
-	return render.Request{
-		Spec: spec, Variables: variables,
-		GetClaim: func(namespace, name string) (map[string]any, error) {
-			other, err := c.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return nil, err
-			}
-			return unstructuredOf(other, "PersistentVolumeClaim", "v1")
-		},
-	}, err
-}
-
-// unstructuredOf returns an object in the shape of JSON, as the API server returns it.
-func unstructuredOf(object any, kind, version string) (map[string]any, error) {
-	shape, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, fmt.Errorf("convert a %s: %w", kind, err)
-	}
-	shape["kind"], shape["apiVersion"] = kind, version
-	return shape, nil
+	return c.Request(ctx, spec, step, render.Objects{Claim: claimObject, Class: classObject})
 }
 
 // render evaluates a step. helper is then a pod that has the step's template. An error is a
@@ -154,16 +119,9 @@ func (s *situation) render(request render.Request, step stowage.PavStepName) err
 
 // makeHelper replaces helper, which has a template, by the pod that is made from it.
 func (c *Controller) makeHelper(s *situation, spec *stowage.PavProvisionerSpec, namespace string) {
-	config := helperpod.Config{
-		Step: podstep.HelperStep(rules.EvaluatedStep(s.Volume)), Attempt: 1, Image: c.ReporterImage,
-		Namespace: c.Namespace, Namespaces: spec.PodNamespaces.Names,
-	}
-	if spec.PodNamespaces.Claim {
-		config.Namespaces = append(slices.Clone(config.Namespaces), namespace)
-	}
+	config := helperpod.Config{Step: podstep.HelperStep(rules.EvaluatedStep(s.Volume)), Attempt: 1}
 	if s.Volume != nil {
-		config.Provisioner, config.Owner = s.Volume.Spec.Provisioner, *metav1.NewControllerRef(s.Volume, stowage.SchemeGroupVersion.WithKind(volumeKind))
-		config.Owner.BlockOwnerDeletion = nil
+		config.Provisioner, config.Owner = s.Volume.Spec.Provisioner, steps.Owner(s.Volume, volumeKind)
 		if s.Made.Access.SelectedNode {
 			config.Node = s.Volume.Spec.NodeName
 		}
@@ -171,9 +129,10 @@ func (c *Controller) makeHelper(s *situation, spec *stowage.PavProvisionerSpec, 
 			config.Attempt = step.Attempt
 		}
 	}
-	pod, errs := helperpod.Build(&corev1.PodTemplateSpec{ObjectMeta: s.helper.ObjectMeta, Spec: s.helper.Spec}, config)
-	if len(errs) > 0 {
-		s.Evaluated.Problem = errs.ToAggregate().Error()
+	template := &corev1.PodTemplateSpec{ObjectMeta: s.helper.ObjectMeta, Spec: s.helper.Spec}
+	pod, problem := c.Build(spec, template, config, namespace)
+	if problem != "" {
+		s.Evaluated.Problem = problem
 		return
 	}
 	s.helper, s.Evaluated.Namespace = pod, pod.Namespace
@@ -184,31 +143,4 @@ func bytesOf(q *resource.Quantity) *int64 {
 		return nil
 	}
 	return new(q.Value())
-}
-
-// Defaults of specs that were stored without the defaults of the schema.
-const (
-	defaultTimeout    = 10 * time.Minute
-	defaultBackoff    = 5 * time.Second
-	defaultBackoffMax = 5 * time.Minute
-)
-
-func limitsOf(spec *stowage.PavProvisionerSpec, step stowage.PavStepName) podstep.Limits {
-	timeout := spec.Timeouts.Creation
-	switch step {
-	case stowage.PavStepValidation:
-		timeout = spec.Timeouts.Validation
-	case stowage.PavStepDeletion:
-		timeout = spec.Timeouts.Deletion
-	}
-	or := func(d stowage.PositiveDuration, other time.Duration) time.Duration {
-		if d.Duration.Duration > 0 {
-			return d.Duration.Duration
-		}
-		return other
-	}
-	return podstep.Limits{
-		Timeout:      or(timeout, defaultTimeout),
-		BackoffFirst: or(spec.Backoff.Initial, defaultBackoff), BackoffLast: or(spec.Backoff.Max, defaultBackoffMax),
-	}
 }

@@ -11,14 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 )
 
 // The action of events.
 const actionProvision = "Provision"
-
-// maxNote is the longest note of an event in bytes (k8s.io/kubernetes/pkg/apis/core/validation/events.go).
-const maxNote = 1024
 
 // event reports an event on an object; on, and related unless it is nil, are of the API.
 func (c *Controller) event(on, related runtime.Object, of rules.Event) {
@@ -26,7 +24,7 @@ func (c *Controller) event(on, related runtime.Object, of rules.Event) {
 	if of.Normal {
 		kind = corev1.EventTypeNormal
 	}
-	c.Events.Eventf(on, related, kind, string(of.Reason), actionProvision, "%s", stowage.CutBytes(of.Message, maxNote))
+	c.Events.Eventf(on, related, kind, string(of.Reason), actionProvision, "%s", stowage.CutBytes(of.Message, steps.MaxNote))
 }
 
 // report reports an event on the claim, or on the PersistentVolume or PavVolume if there is none.

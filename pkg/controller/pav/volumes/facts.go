@@ -10,21 +10,17 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	storagehelpers "k8s.io/component-helpers/storage/volume"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/loop"
-	"stowage.dev/stowage/pkg/controller/pav/podstep"
+	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
-	"stowage.dev/stowage/pkg/pav/helperpod"
 )
 
 // situation are the facts about a volume, and what its next step is made from.
@@ -36,7 +32,7 @@ type situation struct {
 
 // gather returns the facts about the volume of a name from the informers, or live ones.
 func (c *Controller) gather(ctx context.Context, name string, live bool) (*situation, error) {
-	s := &situation{Facts: rules.Facts{Now: c.now(), Live: live}}
+	s := &situation{Facts: rules.Facts{Now: c.Now(), Live: live}}
 	if err := c.gatherObjects(s, name); err != nil {
 		return nil, err
 	}
@@ -55,10 +51,16 @@ func (c *Controller) gather(ctx context.Context, name string, live bool) (*situa
 		return nil, err
 	}
 	s.HandleUser = c.handleUser(s)
+	if s.Volume != nil {
+		for _, staging := range loop.List[stowage.PavStaging](c.Stagings, steps.ByHandle, steps.HandleKey(s.Volume.Spec.Provisioner, s.Volume.Status.Handle)) {
+			s.StagedOn = append(s.StagedOn, staging.Spec.NodeName)
+		}
+		slices.Sort(s.StagedOn)
+	}
 	if node := rules.NodeOf(s.Volume, s.Claim); node != "" {
 		var err error
-		if s.Node, err = found(c.nodes.Get(node)); s.Node == nil && err == nil && live {
-			s.Node, err = found(c.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}))
+		if s.Node, err = steps.Found(c.nodes.Get(node)); s.Node == nil && err == nil && live {
+			s.Node, err = steps.Found(c.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("get node %s: %w", node, err)
@@ -76,17 +78,17 @@ func (c *Controller) gatherObjects(s *situation, name string) error {
 	if exists {
 		s.Volume, _ = object.(*stowage.PavVolume)
 	}
-	if object, exists, err = c.pvs.GetStore().GetByKey(name); err != nil {
+	if object, exists, err = c.PVs.GetStore().GetByKey(name); err != nil {
 		return fmt.Errorf("get PersistentVolume %s from the informer: %w", name, err)
 	} else if exists {
 		s.PV, _ = object.(*corev1.PersistentVolume)
 	}
-	claims := loop.List[corev1.PersistentVolumeClaim](c.claims, byVolume, name)
+	claims := loop.List[corev1.PersistentVolumeClaim](c.Claims, byVolume, name)
 	if s.Volume != nil {
-		claims = loop.List[corev1.PersistentVolumeClaim](c.claims, byVolume, rules.VolumeName(rules.ClaimOf(s.Volume, s.PV).UID))
+		claims = loop.List[corev1.PersistentVolumeClaim](c.Claims, byVolume, rules.VolumeName(rules.ClaimOf(s.Volume, s.PV).UID))
 	}
 	if s.anyClaim() {
-		claims = append(claims, loop.List[corev1.PersistentVolumeClaim](c.claims, byVolumeName, name)...)
+		claims = append(claims, loop.List[corev1.PersistentVolumeClaim](c.Claims, byVolumeName, name)...)
 	}
 	if len(claims) > 0 {
 		s.Claim = claims[0]
@@ -103,10 +105,10 @@ func (s *situation) anyClaim() bool {
 // refresh replaces volume, PersistentVolume and claim by those of the API server.
 func (c *Controller) refresh(ctx context.Context, s *situation, name string) error {
 	var err error
-	if s.Volume, err = found(c.Clients.Volumes.Get(ctx, name, metav1.GetOptions{})); err != nil {
+	if s.Volume, err = steps.Found(c.Clients.Volumes.Get(ctx, name, metav1.GetOptions{})); err != nil {
 		return fmt.Errorf("get PavVolume %s: %w", name, err)
 	}
-	if s.PV, err = found(c.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})); err != nil {
+	if s.PV, err = steps.Found(c.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})); err != nil {
 		return fmt.Errorf("get PersistentVolume %s: %w", name, err)
 	}
 	var of []stowage.ClaimReference
@@ -118,7 +120,7 @@ func (c *Controller) refresh(ctx context.Context, s *situation, name string) err
 	}
 	s.Claim = nil
 	for _, ref := range of {
-		claim, err := found(c.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{}))
+		claim, err := steps.Found(c.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{}))
 		if err != nil {
 			return fmt.Errorf("get claim %s/%s: %w", ref.Namespace, ref.Name, err)
 		}
@@ -131,20 +133,12 @@ func (c *Controller) refresh(ctx context.Context, s *situation, name string) err
 	return nil
 }
 
-// found returns nil instead of an object that does not exist.
-func found[T any](object *T, err error) (*T, error) {
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return object, err
-}
-
 // gatherMade reads class, provisioner and revision.
 func (c *Controller) gatherMade(s *situation) error {
 	name := ""
 	if s.Claim != nil {
 		name = provisionerOf(s.Claim)
-		class, err := found(c.classes.Get(storagehelpers.GetPersistentVolumeClaimClass(s.Claim)))
+		class, err := steps.Found(c.classes.Get(storagehelpers.GetPersistentVolumeClaimClass(s.Claim)))
 		if err != nil {
 			return fmt.Errorf("get the class of a claim: %w", err)
 		}
@@ -153,7 +147,7 @@ func (c *Controller) gatherMade(s *situation) error {
 	if s.Volume != nil {
 		name = s.Volume.Spec.Provisioner
 	}
-	if object, exists, err := c.provisioners.GetStore().GetByKey(name); err != nil {
+	if object, exists, err := c.Provisioners.GetStore().GetByKey(name); err != nil {
 		return fmt.Errorf("get PavProvisioner %s from the informer: %w", name, err)
 	} else if exists {
 		provisioner, ok := object.(*stowage.PavProvisioner)
@@ -208,16 +202,16 @@ func (c *Controller) handleUser(s *situation) string {
 	if handle == "" && s.Evaluated.Handle != nil {
 		handle = *s.Evaluated.Handle
 	}
-	key := handleKey(s.Volume.Spec.Provisioner, handle)
+	key := steps.HandleKey(s.Volume.Spec.Provisioner, handle)
 	if key == "" {
 		return ""
 	}
-	for _, pv := range loop.List[corev1.PersistentVolume](c.pvs, byHandle, key) {
+	for _, pv := range loop.List[corev1.PersistentVolume](c.PVs, steps.ByHandle, key) {
 		if pv.Name != s.Volume.Name {
 			return "PersistentVolume " + pv.Name
 		}
 	}
-	for _, volume := range loop.List[stowage.PavVolume](c.volumes, byHandle, key) {
+	for _, volume := range loop.List[stowage.PavVolume](c.Volumes, steps.ByHandle, key) {
 		if rules.Holds(volume, s.Volume) {
 			return "PavVolume " + volume.Name
 		}
@@ -256,67 +250,16 @@ func (h *handles) take(key string, volume *stowage.PavVolume) string {
 func (h *handles) release(volume *stowage.PavVolume) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := handleKey(volume.Spec.Provisioner, volume.Status.Handle)
+	key := steps.HandleKey(volume.Spec.Provisioner, volume.Status.Handle)
 	if holder := h.of[key]; holder != nil && holder.UID == volume.UID {
 		delete(h.of, key)
 	}
 }
 
-// gatherPod reads the helper pod of the status. Before "there is none" counts, the API server is
-// queried.
-func (c *Controller) gatherPod(ctx context.Context, s *situation) error {
-	if s.Volume == nil || s.Volume.Status.Step == nil {
-		return nil
+// gatherPod reads the helper pod of the status.
+func (c *Controller) gatherPod(ctx context.Context, s *situation) (err error) {
+	if s.Volume != nil {
+		s.Pod, err = c.Pod(ctx, s.Volume.Status.Step, s.Volume.UID, s.Live)
 	}
-	step := s.Volume.Status.Step
-	object, exists, err := c.pods.GetStore().GetByKey(step.PodNamespace + "/" + step.PodName)
-	if err != nil {
-		return fmt.Errorf("get pod %s/%s from the informer: %w", step.PodNamespace, step.PodName, err)
-	}
-	pod, _ := object.(*corev1.Pod)
-	if !exists || s.Live {
-		pod, err = found(c.Client.CoreV1().Pods(step.PodNamespace).Get(ctx, step.PodName, metav1.GetOptions{}))
-		if err != nil {
-			return fmt.Errorf("get pod %s/%s: %w", step.PodNamespace, step.PodName, err)
-		}
-	}
-	if pod != nil {
-		s.Pod = podFacts(pod, s.Volume, c.Namespace)
-	}
-	return nil
-}
-
-func podFacts(pod *corev1.Pod, volume *stowage.PavVolume, namespace string) *podstep.Pod {
-	outcome := helperpod.OutcomeOf(pod)
-	owner := metav1.GetControllerOf(pod)
-	facts := &podstep.Pod{
-		UID:       pod.UID,
-		Adoptable: pod.Namespace == namespace && owner != nil && owner.UID == volume.UID,
-		Finalized: slices.Contains(pod.Finalizers, wellknown.PavPodFinalizer),
-		Over:      outcome.State != helperpod.Running,
-		Result:    podstep.ResultOf(outcome),
-		Problem:   podProblem(pod),
-	}
-	if pod.DeletionTimestamp != nil {
-		facts.DeletedAt = pod.DeletionTimestamp.Time
-		if grace := pod.DeletionGracePeriodSeconds; grace != nil {
-			facts.DeletedAt = facts.DeletedAt.Add(-time.Duration(*grace) * time.Second)
-		}
-	}
-	return facts
-}
-
-// podProblem returns why a pod does not run; empty if it does, or may soon.
-func podProblem(pod *corev1.Pod) string {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse && condition.Reason == corev1.PodReasonUnschedulable {
-			return "is not scheduled: " + condition.Message
-		}
-	}
-	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if w := status.State.Waiting; w != nil && w.Reason != "PodInitializing" && w.Reason != "ContainerCreating" {
-			return fmt.Sprintf("container %s does not run: %s: %s", status.Name, w.Reason, w.Message)
-		}
-	}
-	return ""
+	return err
 }

@@ -29,6 +29,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/loop"
+	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/pav/render"
 )
 
@@ -49,7 +50,7 @@ const (
 // reconcileProvisioner validates a provisioner, and writes its revision and CSIDriver; or removes
 // these once it is being deleted and has no volumes.
 func (c *Controller) reconcileProvisioner(ctx context.Context, name string) (time.Duration, error) {
-	object, exists, err := c.provisioners.GetStore().GetByKey(name)
+	object, exists, err := c.Provisioners.GetStore().GetByKey(name)
 	p, ok := object.(*stowage.PavProvisioner)
 	if err != nil || !exists || !ok {
 		return 0, err
@@ -59,17 +60,17 @@ func (c *Controller) reconcileProvisioner(ctx context.Context, name string) (tim
 	} else {
 		err = c.acceptProvisioner(ctx, p)
 	}
-	return 0, stale(err)
+	return 0, steps.Stale(err)
 }
 
 // acceptProvisioner sets the condition Accepted.
 func (c *Controller) acceptProvisioner(ctx context.Context, p *stowage.PavProvisioner) error {
 	if !slices.Contains(p.Finalizers, wellknown.PavProvisionerFinalizer) {
-		patch, err := patchOf(p, map[string]any{"finalizers": append(slices.Clone(p.Finalizers), wellknown.PavProvisionerFinalizer)})
+		patch, err := steps.AddFinalizer(p, wellknown.PavProvisionerFinalizer)
 		if err == nil {
 			_, err = c.Clients.Provisioners.Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		}
-		return wrap(err, "add the finalizer to PavProvisioner %s", p.Name) // its event has the next step follow
+		return steps.Wrap(err, "add the finalizer to PavProvisioner %s", p.Name) // its event has the next step follow
 	}
 	if invalid := render.Check(&p.Spec); len(invalid) > 0 {
 		var messages []string
@@ -111,7 +112,7 @@ func (c *Controller) judge(ctx context.Context, p *stowage.PavProvisioner, revis
 	changed.Status.ObservedGeneration = p.Generation
 	news := meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
 		Type: stowage.ConditionAccepted, Status: status, ObservedGeneration: p.Generation,
-		Reason: reason, Message: stowage.FitMessage(message), LastTransitionTime: metav1.NewTime(c.now()),
+		Reason: reason, Message: stowage.FitMessage(message), LastTransitionTime: metav1.NewTime(c.Now()),
 	})
 	if equality.Semantic.DeepEqual(p.Status, changed.Status) {
 		return nil
@@ -120,7 +121,7 @@ func (c *Controller) judge(ctx context.Context, p *stowage.PavProvisioner, revis
 		return fmt.Errorf("write the status of PavProvisioner %s: %w", p.Name, err)
 	}
 	if news && status == metav1.ConditionFalse {
-		c.Events.Eventf(p, nil, corev1.EventTypeWarning, reason, actionValidate, "%s", stowage.CutBytes(message, maxNote))
+		c.Events.Eventf(p, nil, corev1.EventTypeWarning, reason, actionValidate, "%s", stowage.CutBytes(message, steps.MaxNote))
 	}
 	return nil
 }
@@ -136,7 +137,7 @@ func (c *Controller) writeRevision(ctx context.Context, p *stowage.PavProvisione
 	}
 	hash := sha256.Sum256(data)
 	name = p.Name + "-" + hex.EncodeToString(hash[:16])
-	object, exists, err := c.revision.GetStore().GetByKey(c.Namespace + "/" + name)
+	object, exists, err := c.Revisions.GetStore().GetByKey(c.Namespace + "/" + name)
 	revision, ok := object.(*appsv1.ControllerRevision)
 	if err == nil && !(exists && ok) {
 		revision, err = c.createRevision(ctx, &appsv1.ControllerRevision{
@@ -177,9 +178,15 @@ func holds(revision *appsv1.ControllerRevision, data []byte) bool {
 // removeRevisions deletes old revisions that no volume needs.
 func (c *Controller) removeRevisions(ctx context.Context, p *stowage.PavProvisioner, current string) error {
 	needed := sets.New(current)
-	for _, volume := range loop.List[stowage.PavVolume](c.volumes, byProvisioner, p.Name) {
+	for _, volume := range loop.List[stowage.PavVolume](c.Volumes, steps.ByProvisioner, p.Name) {
 		needed.Insert(volume.Spec.Revision)
 		if step := volume.Status.Step; step != nil {
+			needed.Insert(step.Revision)
+		}
+	}
+	for _, staging := range loop.List[stowage.PavStaging](c.Stagings, steps.ByProvisioner, p.Name) {
+		needed.Insert(staging.Status.Revision)
+		if step := staging.Status.Step; step != nil {
 			needed.Insert(step.Revision)
 		}
 	}
@@ -189,7 +196,7 @@ func (c *Controller) removeRevisions(ctx context.Context, p *stowage.PavProvisio
 }
 
 func (c *Controller) revisionsOf(provisioner string) []*appsv1.ControllerRevision {
-	return slices.DeleteFunc(loop.List[appsv1.ControllerRevision](c.revision, "", ""), func(r *appsv1.ControllerRevision) bool {
+	return slices.DeleteFunc(loop.List[appsv1.ControllerRevision](c.Revisions, "", ""), func(r *appsv1.ControllerRevision) bool {
 		return r.Labels[wellknown.PavProvisionerLabel] != provisioner
 	})
 }
@@ -198,7 +205,7 @@ func (c *Controller) deleteRevisions(ctx context.Context, revisions []*appsv1.Co
 	var problems error
 	for _, r := range revisions {
 		err := c.Client.AppsV1().ControllerRevisions(c.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}})
-		problems = errors.Join(problems, wrap(gone(err), "delete ControllerRevision %s/%s", r.Namespace, r.Name))
+		problems = errors.Join(problems, steps.Wrap(steps.Gone(err), "delete ControllerRevision %s/%s", r.Namespace, r.Name))
 	}
 	return problems
 }
@@ -214,7 +221,7 @@ func (c *Controller) writeDriver(ctx context.Context, p *stowage.PavProvisioner)
 		FSGroupPolicy: &policy, VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
 	}
 	drivers := c.Client.StorageV1().CSIDrivers()
-	driver, err := found(drivers.Get(ctx, p.Name, metav1.GetOptions{}))
+	driver, err := steps.Found(drivers.Get(ctx, p.Name, metav1.GetOptions{}))
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("get CSIDriver %s: %w", p.Name, err)
@@ -224,7 +231,7 @@ func (c *Controller) writeDriver(ctx context.Context, p *stowage.PavProvisioner)
 		_, err = drivers.Create(ctx, &storagev1.CSIDriver{
 			ObjectMeta: metav1.ObjectMeta{Name: p.Name, OwnerReferences: []metav1.OwnerReference{owner}}, Spec: want,
 		}, metav1.CreateOptions{})
-		return "", wrap(err, "create CSIDriver %s", p.Name)
+		return "", steps.Wrap(err, "create CSIDriver %s", p.Name)
 	case !metav1.IsControlledBy(driver, p):
 		return fmt.Sprintf("CSIDriver %s exists and is not owned by this PavProvisioner: delete it, or name the provisioner otherwise", p.Name), nil
 	case driver.Spec.FSGroupPolicy != nil && *driver.Spec.FSGroupPolicy == policy:
@@ -232,7 +239,7 @@ func (c *Controller) writeDriver(ctx context.Context, p *stowage.PavProvisioner)
 	}
 	driver.Spec.FSGroupPolicy = &policy // all other fields are the same for all provisioners
 	_, err = drivers.Update(ctx, driver, metav1.UpdateOptions{})
-	return "", wrap(err, "update CSIDriver %s", p.Name)
+	return "", steps.Wrap(err, "update CSIDriver %s", p.Name)
 }
 
 // finishProvisioner removes what a provisioner has, and its finalizer, once no volume needs it.
@@ -241,11 +248,14 @@ func (c *Controller) finishProvisioner(ctx context.Context, p *stowage.PavProvis
 		return nil
 	}
 	left := sets.New[string]()
-	for _, volume := range loop.List[stowage.PavVolume](c.volumes, byProvisioner, p.Name) {
+	for _, volume := range loop.List[stowage.PavVolume](c.Volumes, steps.ByProvisioner, p.Name) {
 		left.Insert(volume.Name)
 	}
-	for _, pv := range loop.List[corev1.PersistentVolume](c.pvs, byProvisioner, p.Name) {
+	for _, pv := range loop.List[corev1.PersistentVolume](c.PVs, steps.ByProvisioner, p.Name) {
 		left.Insert(pv.Name)
+	}
+	for _, staging := range loop.List[stowage.PavStaging](c.Stagings, steps.ByProvisioner, p.Name) {
+		left.Insert(staging.Name)
 	}
 	if left.Len() == 0 { // the informer may not have the last ones yet
 		volumes, err := c.Clients.Volumes.List(ctx, metav1.ListOptions{})
@@ -259,21 +269,21 @@ func (c *Controller) finishProvisioner(ctx context.Context, p *stowage.PavProvis
 		}
 	}
 	if left.Len() > 0 {
-		return c.judge(ctx, p, "", reasonDeleting, fmt.Sprintf("is deleted once it has no volumes: %d are left, among them %s", left.Len(), sets.List(left)[0]))
+		return c.judge(ctx, p, "", reasonDeleting, fmt.Sprintf("is deleted once it has no PersistentVolumes, PavVolumes and PavStagings: %d are left, among them %s", left.Len(), sets.List(left)[0]))
 	}
 	if err := c.deleteRevisions(ctx, c.revisionsOf(p.Name)); err != nil {
 		return err
 	}
-	driver, err := found(c.Client.StorageV1().CSIDrivers().Get(ctx, p.Name, metav1.GetOptions{}))
+	driver, err := steps.Found(c.Client.StorageV1().CSIDrivers().Get(ctx, p.Name, metav1.GetOptions{}))
 	if err == nil && driver != nil && metav1.IsControlledBy(driver, p) {
-		err = gone(c.Client.StorageV1().CSIDrivers().Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &driver.UID}}))
+		err = steps.Gone(c.Client.StorageV1().CSIDrivers().Delete(ctx, p.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &driver.UID}}))
 	}
 	if err != nil {
 		return fmt.Errorf("delete CSIDriver %s: %w", p.Name, err)
 	}
-	patch, err := finalizersPatch(p, wellknown.PavProvisionerFinalizer)
+	patch, err := steps.RemoveFinalizer(p, wellknown.PavProvisionerFinalizer)
 	if err == nil {
 		_, err = c.Clients.Provisioners.Patch(ctx, p.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
-	return wrap(gone(err), "remove the finalizer of PavProvisioner %s", p.Name)
+	return steps.Wrap(steps.Gone(err), "remove the finalizer of PavProvisioner %s", p.Name)
 }

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package volumes
+package steps
 
 import (
 	"testing"
@@ -10,18 +10,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/controller/pav/podstep"
 )
 
 // The facts about a pod are whether it can only be the controller's, and what keeps it from running.
 func TestPodFacts(t *testing.T) {
 	t.Parallel()
-	volume := &stowage.PavVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", UID: "u"}}
 	waits := func(reason string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}}}
 		}
+	}
+	deleted := metav1.Now()
+	ready := func(p *corev1.Pod) {
+		p.Status.Phase, p.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	}
 	unscheduled := func(reason string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -42,15 +44,17 @@ func TestPodFacts(t *testing.T) {
 		"init containers run":        {waits("PodInitializing"), podstep.Pod{UID: "p", Adoptable: true}},
 		"unschedulable":              {unscheduled(corev1.PodReasonUnschedulable), podstep.Pod{UID: "p", Adoptable: true, Problem: "is not scheduled: why"}},
 		"the scheduler failed":       {unscheduled(corev1.PodReasonSchedulerError), podstep.Pod{UID: "p", Adoptable: true}},
+		"ready":                      {ready, podstep.Pod{UID: "p", Adoptable: true, Ready: true}},
+		"ready, but being deleted":   {func(p *corev1.Pod) { ready(p); p.DeletionTimestamp, p.Spec.NodeName = &deleted, "n" }, podstep.Pod{UID: "p", Adoptable: true, DeletedAt: deleted.Time}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "stowage-pav", UID: "p",
-				OwnerReferences: []metav1.OwnerReference{{Kind: volumeKind, Name: "pvc-1", UID: "u", Controller: new(true)}},
+				OwnerReferences: []metav1.OwnerReference{{Kind: "PavVolume", Name: "pvc-1", UID: "u", Controller: new(true)}},
 			}}
 			tc.change(pod)
-			if diff := cmp.Diff(&tc.want, podFacts(pod, volume, "stowage-pav")); diff != "" {
+			if diff := cmp.Diff(&tc.want, PodFacts(pod, "u", "stowage-pav")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

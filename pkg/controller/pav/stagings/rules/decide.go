@@ -1,0 +1,555 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rules decides how a volume of a PavProvisioner is staged on a node and unstaged. Decide
+// takes the facts about one PavStaging and returns the next step; package stagings reads the facts
+// and takes the step.
+//
+// The PavStaging exists from kubelet's NodeStageVolume until its NodeUnstageVolume, and its finalizer
+// keeps it until nothing of the volume is left on the node: the staging pod is gone, an unstaging pod
+// has succeeded, and the node has confirmed that it has no mount, loop device or holder of the
+// attempt. A second attempt before that could open the volume twice and damage it. Each attempt has a
+// directory of its own.
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/pav/podstep"
+	"stowage.dev/stowage/pkg/pav/report"
+)
+
+// Decide returns the next step for a PavStaging.
+func Decide(f *Facts) Step {
+	if f.Staging == nil {
+		return None{}
+	}
+	step := f.decide()
+	wait, waits := step.(Wait)
+	if !waits || wait.Keep {
+		return step
+	}
+	status := *f.Staging.Status.DeepCopy()
+	f.setConditions(&status, wait.Event)
+	if equality.Semantic.DeepEqual(status, f.Staging.Status) {
+		return wait
+	}
+	return Record{Status: status, Event: wait.Event}
+}
+
+func (f *Facts) decide() Step {
+	status := &f.Staging.Status
+	if why := f.lost(); why != "" {
+		return f.abandon(why)
+	}
+	if step := status.Step; step != nil && step.Result != nil && f.helper().Current() != nil {
+		return f.removePod()
+	}
+	switch status.Phase {
+	case "", stowage.PavStagingPending:
+		return f.pending()
+	case stowage.PavStagingValidating:
+		return f.validate()
+	case stowage.PavStagingStaging:
+		return f.stage()
+	case stowage.PavStagingStaged:
+		return f.keep()
+	case stowage.PavStagingUnstaging:
+		return f.unstage()
+	case stowage.PavStagingClearing:
+		return f.clear()
+	default:
+		return blocked(NotSupported, "status.phase %s is not known: a later version of this controller wrote it", status.Phase)
+	}
+}
+
+// lost returns why nothing of the node counts any more; empty if it does. A node that is not ready may
+// still write to the volume.
+func (f *Facts) lost() string {
+	switch node := f.Staging.Spec.NodeName; {
+	case f.Staging.Annotations[wellknown.PavUnstagedAnnotation] == "true":
+		return fmt.Sprintf("the annotation %s is set", wellknown.PavUnstagedAnnotation)
+	case f.Node == nil:
+		return fmt.Sprintf("node %s does not exist", node)
+	case slices.ContainsFunc(f.Node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }):
+		return fmt.Sprintf("node %s has the taint %s", node, corev1.TaintNodeOutOfService)
+	default:
+		return ""
+	}
+}
+
+// abandon ends a staging without unstaging.
+func (f *Facts) abandon(why string) Step {
+	if pod := f.helper().Current(); pod != nil {
+		switch {
+		case pod.DeletedAt.IsZero():
+			return f.certain(DeletePod{pod.UID})
+		case pod.Finalized:
+			return f.certain(ReleasePod{pod.UID}) // the garbage collector of pods deletes it
+		}
+	}
+	switch {
+	case f.Staging.DeletionTimestamp == nil:
+		return f.certain(Delete{Event{Reason: Abandoned, Message: "the volume counts as unstaged, although no unstaging pod ran: " + why}})
+	case f.finalized():
+		return f.certain(Release{})
+	default:
+		return None{}
+	}
+}
+
+func (f *Facts) finalized() bool {
+	return slices.Contains(f.Staging.Finalizers, wellknown.PavStagingFinalizer)
+}
+
+// certain returns Read unless the facts are live, and step if they are. It precedes each step
+// that cannot be undone.
+func (f *Facts) certain(step Step) Step {
+	if !f.Live {
+		return Read{}
+	}
+	return step
+}
+
+// pending decides about a volume of which nothing is on the node.
+func (f *Facts) pending() Step {
+	status := &f.Staging.Status
+	switch {
+	case f.Staging.DeletionTimestamp != nil && f.finalized():
+		return f.certain(Release{})
+	case f.Staging.DeletionTimestamp != nil:
+		return None{}
+	case f.Provisioner != nil && f.Provisioner.Revision == "" && f.Provisioner.Problem == "":
+		return Wait{Keep: true} // it was not validated yet
+	}
+	if refusal := f.refusal(); refusal != nil {
+		switch {
+		case !f.Live: // informers of several kinds are not at the same time
+			return Read{}
+		case refusal.Reason == Unused && status.StagedAttempt > 0: // kubelet does not request it any more
+			return Delete{}
+		}
+		return Wait{Event: *refusal, For: f.Limits.BackoffLast}
+	}
+	if wait := f.Limits.Delay(f.Now, status.RetryTime); wait > 0 {
+		return Wait{Keep: true, For: wait}
+	}
+	if !f.finalized() {
+		return f.certain(AddFinalizer{})
+	}
+	begin := Begin{Status: *status.DeepCopy()}
+	s := &begin.Status
+	s.Phase, s.RetryTime = stowage.PavStagingStaging, nil
+	if f.Volume == nil {
+		s.Phase = stowage.PavStagingValidating
+	}
+	s.VolumeName, s.Revision, s.BootID = f.PV().Name, f.Provisioner.Revision, f.Staging.Spec.BootID
+	f.setConditions(s, Event{})
+	return f.certain(begin)
+}
+
+func (f *Facts) provisioned() bool { return f.Volume.Status.Phase == stowage.PavVolumeProvisioned }
+
+// unwanted returns why an attempt is not continued; the zero value if it is.
+func (f *Facts) unwanted() Event {
+	s := f.Staging
+	switch {
+	case s.DeletionTimestamp != nil:
+		return Event{Reason: Unrequested, Message: "kubelet unstages the volume", Normal: true}
+	case s.Spec.BootID != s.Status.BootID:
+		return Event{Reason: Rebooted, Message: fmt.Sprintf("node %s has rebooted since the volume was staged", s.Spec.NodeName)}
+	default:
+		return Event{}
+	}
+}
+
+// unused is like unwanted, before the volume was staged.
+func (f *Facts) unused() Event {
+	if event := f.unwanted(); event.Reason != "" || f.Used {
+		return event
+	}
+	return Event{Reason: Unused, Message: fmt.Sprintf("no pod on node %s uses the volume any more", f.Staging.Spec.NodeName)}
+}
+
+// validate decides about a static volume whose attempt has begun.
+func (f *Facts) validate() Step {
+	h := f.helper()
+	if event := f.unused(); event.Reason != "" {
+		if h.Over() {
+			return f.certain(f.enter(stowage.PavStagingPending, event))
+		}
+		return f.certain(f.result(stowage.PavStepResult{Message: event.Message}))
+	}
+	if h.Idle() {
+		refusal := f.refuseByValidation()
+		switch {
+		case refusal != nil:
+			return f.failed(stowage.PavStagingPending, refusal.Reason, refusal.Message)
+		case !f.Evaluated.HasPod:
+			return f.enter(stowage.PavStagingStaging, Event{})
+		}
+	}
+	step, result := f.run(h)
+	switch {
+	case result == nil:
+		return step
+	case !result.Succeeded:
+		return f.failed(stowage.PavStagingPending, Invalid, f.describe(result.Message))
+	default:
+		return f.enter(stowage.PavStagingStaging, Event{})
+	}
+}
+
+// stage decides about a volume that is to be staged.
+func (f *Facts) stage() Step {
+	h := f.helper()
+	if event := f.unused(); event.Reason != "" {
+		if h.Idle() {
+			return f.certain(f.enter(stowage.PavStagingPending, event))
+		}
+		return f.certain(f.leave(event))
+	}
+	if h.Idle() && f.Evaluated.Problem != "" {
+		return f.failed(stowage.PavStagingPending, StagingFailed, f.Evaluated.Problem)
+	}
+	h.Stays = true
+	if _, ready := podstep.Next(h).(podstep.Ready); ready {
+		return f.staged(f.Staging.Status.Step)
+	}
+	step, result := f.run(h)
+	switch {
+	case result == nil:
+		return step
+	case !result.Succeeded:
+		return f.failed(stowage.PavStagingUnstaging, StagingFailed, f.describe(result.Message))
+	default:
+		return f.staged(nil)
+	}
+}
+
+// staged returns the Record of a volume that is available. step is that of the staging pod; nil if it
+// has ended.
+func (f *Facts) staged(step *stowage.PavVolumeStep) Record {
+	event := Event{Reason: Succeeded, Message: fmt.Sprintf("Staged volume %s on node %s", f.Staging.Status.VolumeName, f.Staging.Spec.NodeName), Normal: true}
+	return f.next(event, func(s *stowage.PavStagingStatus) {
+		s.Phase, s.StagedAttempt, s.Step, s.Failures, s.RetryTime = stowage.PavStagingStaged, f.Staging.Status.Step.Attempt, step, 0, nil
+	})
+}
+
+// keep decides about a volume that is staged.
+func (f *Facts) keep() Step {
+	if event := f.unwanted(); event.Reason != "" {
+		return f.certain(f.leave(event))
+	}
+	if f.Staging.Status.Step == nil { // the staging pod has succeeded
+		return Wait{}
+	}
+	h := f.helper()
+	h.Stays, h.Timeout = true, 0
+	if _, ready := podstep.Next(h).(podstep.Ready); ready {
+		return Wait{}
+	}
+	step, result := f.run(h)
+	switch {
+	case result == nil:
+		if _, waits := step.(Wait); waits { // its containers may be restarted
+			return Wait{}
+		}
+		return step
+	case !result.Succeeded:
+		return f.failed(stowage.PavStagingUnstaging, StagingFailed, f.describe(result.Message))
+	default:
+		return f.next(Event{}, func(s *stowage.PavStagingStatus) { s.Step = nil })
+	}
+}
+
+// unstage decides about a volume that is to be unstaged.
+func (f *Facts) unstage() Step {
+	h := f.helper()
+	if step := f.Staging.Status.Step; step != nil && step.Name == stowage.PavStepStaging {
+		switch {
+		case h.Over():
+			return f.certain(f.next(f.lastEvent(), func(s *stowage.PavStagingStatus) { s.Step = nil }))
+		case step.Result == nil:
+			return f.result(stowage.PavStepResult{Message: "is removed: the volume is unstaged"})
+		}
+	}
+	if h.Idle() {
+		wait := f.Limits.Delay(f.Now, f.Staging.Status.RetryTime)
+		switch {
+		case wait > 0:
+			return Wait{Keep: true, For: wait}
+		case f.Evaluated.Problem != "":
+			return f.unstagingFailed(f.Evaluated.Problem)
+		case !f.Evaluated.HasPod:
+			return f.cleared()
+		}
+	}
+	step, result := f.run(h)
+	switch {
+	case result == nil:
+		return step
+	case !result.Succeeded:
+		return f.unstagingFailed(f.describe(result.Message))
+	default:
+		return f.cleared()
+	}
+}
+
+// cleared returns the Record of a volume whose unstaging pod has succeeded.
+func (f *Facts) cleared() Record { return f.enter(stowage.PavStagingClearing, f.lastEvent()) }
+
+// clear decides about a volume of which the node is to confirm that nothing is left.
+func (f *Facts) clear() Step {
+	status := &f.Staging.Status
+	switch {
+	case f.Staging.Spec.ClearedAttempt < status.StagedAttempt:
+		return blocked(NotCleared, "waiting for node %s to confirm that it has no pod with the volume, and no mount, loop device or holder of it", f.Staging.Spec.NodeName)
+	case f.Staging.DeletionTimestamp != nil:
+		return f.certain(Release{})
+	}
+	done := f.enter(stowage.PavStagingPending, f.lastEvent())
+	if done.Status.Failures > 0 {
+		done.Status.RetryTime = f.Limits.RetryTime(f.Now, done.Status.Failures)
+	}
+	return done
+}
+
+// unstagingFailed returns the Record of an unstaging pod that failed. The next one runs after a
+// backoff, for as long as it takes.
+func (f *Facts) unstagingFailed(message string) Record {
+	return f.next(Event{Reason: UnstagingFailed, Message: message}, func(s *stowage.PavStagingStatus) {
+		s.LastError = f.lastError(UnstagingFailed, message)
+		s.Step = nil
+		s.UnstagingFailures++
+		s.RetryTime = f.Limits.RetryTime(f.Now, s.UnstagingFailures)
+	})
+}
+
+// next returns the Record of a status that change changed.
+func (f *Facts) next(event Event, change func(*stowage.PavStagingStatus)) Record {
+	status := *f.Staging.Status.DeepCopy()
+	change(&status)
+	f.setConditions(&status, event)
+	return Record{Status: status, Event: event}
+}
+
+// enter returns the Record of a phase that begins. No helper pod exists.
+func (f *Facts) enter(phase stowage.PavStagingPhase, event Event) Record {
+	return f.next(event, func(s *stowage.PavStagingStatus) {
+		s.Phase, s.Step, s.UnstagingFailures, s.RetryTime = phase, nil, 0, nil
+	})
+}
+
+// leave returns the Record of an attempt that is to be unstaged. The staging pod may exist.
+func (f *Facts) leave(event Event) Record {
+	return f.next(event, func(s *stowage.PavStagingStatus) {
+		s.Phase, s.RetryTime = stowage.PavStagingUnstaging, nil
+		if s.Step != nil {
+			s.StagedAttempt = s.Step.Attempt
+		}
+	})
+}
+
+// failed returns the Record of an attempt that failed. It leads to Unstaging if something of the
+// volume may be on the node, and to Pending if not. The next attempt begins after a backoff.
+func (f *Facts) failed(phase stowage.PavStagingPhase, reason Reason, message string) Record {
+	event := Event{Reason: reason, Message: message}
+	failure := f.lastError(reason, message)
+	return f.next(event, func(s *stowage.PavStagingStatus) {
+		if s.Step != nil && s.Step.Name == stowage.PavStepStaging && phase == stowage.PavStagingUnstaging {
+			s.StagedAttempt = s.Step.Attempt
+		}
+		s.Phase, s.Step, s.RetryTime, s.LastError = phase, nil, nil, failure
+		if s.Failures++; phase == stowage.PavStagingPending {
+			s.RetryTime = f.Limits.RetryTime(f.Now, s.Failures)
+		}
+	})
+}
+
+func (f *Facts) lastError(reason Reason, message string) *stowage.PavVolumeError {
+	failure := &stowage.PavVolumeError{Step: stowage.PavStepStaging, Time: metav1.NewTime(f.Now), Reason: string(reason), Message: stowage.FitMessage(message)}
+	if step := f.Staging.Status.Step; step != nil {
+		failure.Step, failure.Attempt = step.Name, step.Attempt
+	} else if step := EvaluatedStep(f.Staging); step != "" {
+		failure.Step = step
+	}
+	return failure
+}
+
+// lastEvent is the event of the condition Staged, which still holds.
+func (f *Facts) lastEvent() Event {
+	condition := meta.FindStatusCondition(f.Staging.Status.Conditions, stowage.ConditionStaged)
+	if condition == nil || condition.Status == metav1.ConditionTrue || condition.Message == "" {
+		return Event{}
+	}
+	return Event{Reason: Reason(condition.Reason), Message: condition.Message, Normal: true}
+}
+
+// setConditions sets the conditions of a status: those of its phase, and of the problem that event
+// describes, if it describes one.
+func (f *Facts) setConditions(status *stowage.PavStagingStatus, event Event) {
+	status.ObservedGeneration = f.Staging.Generation
+	set := func(kind string, value metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: kind, Status: value, Reason: reason, Message: stowage.FitMessage(message),
+			ObservedGeneration: f.Staging.Generation, LastTransitionTime: metav1.NewTime(f.Now),
+		})
+	}
+	unstages := status.Phase == stowage.PavStagingUnstaging || status.Phase == stowage.PavStagingClearing
+	problem := event.Reason == UnstagingFailed || event.Reason == NotCleared || event.Reason == PodRemains || event.Reason == PodNotRunning || event.Reason == RevisionMissing
+	if unstages && problem {
+		set(stowage.ConditionUnstageable, metav1.ConditionFalse, string(event.Reason), event.Message)
+		event = f.lastEvent()
+	} else {
+		meta.RemoveStatusCondition(&status.Conditions, stowage.ConditionUnstageable)
+	}
+	switch {
+	case status.Phase == stowage.PavStagingStaged:
+		set(stowage.ConditionStaged, metav1.ConditionTrue, string(stowage.PavStagingStaged), "")
+	case event.Reason != "":
+		set(stowage.ConditionStaged, metav1.ConditionFalse, string(event.Reason), event.Message)
+	default:
+		set(stowage.ConditionStaged, metav1.ConditionFalse, string(status.Phase), "")
+	}
+}
+
+// blocked returns a Wait for another actor.
+func blocked(reason Reason, format string, args ...any) Wait {
+	return Wait{Event: Event{Reason: reason, Message: fmt.Sprintf(format, args...)}}
+}
+
+// helper are the facts about the helper pod.
+func (f *Facts) helper() podstep.Facts {
+	return podstep.Facts{
+		Now: f.Now, Step: f.Staging.Status.Step, Pod: f.Pod,
+		HasPod: f.Evaluated.HasPod, Namespace: f.Evaluated.Namespace, Timeout: f.Limits.Timeout,
+	}
+}
+
+// run has the helper pod of the current step run. It returns the result once it is recorded and
+// the pod is gone, and the next step until then.
+func (f *Facts) run(h podstep.Facts) (Step, *stowage.PavStepResult) {
+	switch action := podstep.Next(h).(type) {
+	case podstep.Announce:
+		return f.announce(), nil
+	case podstep.Withdraw:
+		return f.next(Event{}, func(s *stowage.PavStagingStatus) { s.Step = nil }), nil
+	case podstep.Create:
+		return f.certain(CreatePod{}), nil
+	case podstep.Adopt:
+		return PodCreated(f, action.UID), nil
+	case podstep.End:
+		return f.result(f.checked(action.Result)), nil
+	case podstep.Done:
+		return nil, action.Result
+	case podstep.Wait:
+		if action.Problem == "" {
+			return Wait{For: action.For}, nil
+		}
+		wait := blocked(PodNotRunning, "%s", f.describe(action.Problem))
+		wait.For = action.For
+		return wait, nil
+	default:
+		return f.removePod(), nil
+	}
+}
+
+// checked returns the result of a staging pod that succeeded without a volume as a failure.
+func (f *Facts) checked(result stowage.PavStepResult) stowage.PavStepResult {
+	pod, step := f.helper().Current(), f.Staging.Status.Step
+	if !result.Succeeded || pod == nil || step.Name != stowage.PavStepStaging {
+		return result
+	}
+	problem := pod.VolumeProblem
+	if kind, bytes := f.wantedVolume(); problem == "" {
+		if err := pod.Volume.Fits(kind, bytes); err != nil {
+			problem = err.Error()
+		}
+	}
+	if problem != "" {
+		return stowage.PavStepResult{Message: problem}
+	}
+	return result
+}
+
+// wantedVolume returns what /pav/volume has to be. bytes are the least size of a block device.
+func (f *Facts) wantedVolume() (kind report.Kind, bytes int64) {
+	pv := f.PV()
+	if pv == nil || modeOf(pv) != corev1.PersistentVolumeBlock {
+		return report.Directory, 0
+	}
+	capacity := pv.Spec.Capacity[corev1.ResourceStorage]
+	return report.BlockDevice, capacity.Value()
+}
+
+// removePod removes the helper pod after its result was recorded.
+func (f *Facts) removePod() Step {
+	switch action := podstep.Remove(f.helper()).(type) {
+	case podstep.Delete:
+		return DeletePod{action.UID}
+	case podstep.Release:
+		return ReleasePod{action.UID}
+	case podstep.Remains:
+		return blocked(PodRemains, "%s", action.Problem)
+	case podstep.Wait:
+		return Wait{Keep: true, For: action.For}
+	default:
+		return Wait{Keep: true}
+	}
+}
+
+// announce returns the Record of a helper pod before it is created.
+func (f *Facts) announce() Record {
+	return f.next(f.lastEvent(), func(s *stowage.PavStagingStatus) {
+		s.Attempt++
+		last := ""
+		if f.Provisioner != nil {
+			last = f.Provisioner.Revision
+		}
+		s.Step = podstep.New(EvaluatedStep(f.Staging), f.Staging.UID, s.Attempt, f.Now)
+		s.Step.Revision, s.Step.PodNamespace = RevisionOf(f.Staging, last, f.Volume), f.Evaluated.Namespace
+	})
+}
+
+// PodCreated returns the Record of the UID of the helper pod, once it is known to be the one that
+// CreatePod created.
+func PodCreated(f *Facts, uid types.UID) Record {
+	return f.next(Event{}, func(s *stowage.PavStagingStatus) { s.Step.PodUID = uid })
+}
+
+// PodRefused returns the Record of a helper pod that the API server refused to create.
+func PodRefused(f *Facts, message string) Record {
+	message = f.describe("was not created: " + message)
+	switch f.Staging.Status.Phase {
+	case stowage.PavStagingValidating:
+		return f.failed(stowage.PavStagingPending, Invalid, message)
+	case stowage.PavStagingUnstaging:
+		return f.unstagingFailed(message)
+	default:
+		return f.failed(stowage.PavStagingPending, StagingFailed, message)
+	}
+}
+
+// PodNotCreated returns the Record of a helper pod whose creation had an error after which the pod may
+// exist. It is created again.
+func PodNotCreated(f *Facts, message string) Record {
+	return f.next(Event{Reason: PodNotRunning, Message: f.describe("is not created yet: " + message)}, func(*stowage.PavStagingStatus) {})
+}
+
+// result returns the Record of a result, of the helper pod or instead of it.
+func (f *Facts) result(result stowage.PavStepResult) Record {
+	return f.next(f.lastEvent(), func(s *stowage.PavStagingStatus) { f.helper().Finish(s.Step, result) })
+}
+
+// describe returns a sentence about the helper pod of the status.
+func (f *Facts) describe(what string) string { return podstep.Describe(f.Staging.Status.Step, what) }

@@ -192,6 +192,14 @@ type PavStagingStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	StagedAttempt int64 `json:"stagedAttempt,omitempty"`
 
+	// allowedDevices are the block devices that the last staging pod may make its volume, like
+	// spec.deviceAllowList of the provisioner; * alone allows any. Without entries it allows none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=256
+	AllowedDevices []string `json:"allowedDevices,omitempty"`
+
 	// bootID is the boot of the node in which the last staging pod was created.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64

@@ -517,6 +517,9 @@ func (f *Facts) announce() Record {
 			last = f.Provisioner.Revision
 		}
 		s.Step = podstep.New(EvaluatedStep(f.Staging), f.Staging.UID, s.Attempt, f.Now)
+		if s.Step.Name == stowage.PavStepStaging {
+			s.AllowedDevices = f.Evaluated.Devices
+		}
 		s.Step.Revision, s.Step.PodNamespace = RevisionOf(f.Staging, last, f.Volume), f.Evaluated.Namespace
 	})
 }

@@ -68,6 +68,8 @@ type Evaluated struct {
 	// HasPod: the step has a pod, to be created in Namespace.
 	HasPod    bool
 	Namespace string
+	// Devices are the block devices that the staging pod may make its volume.
+	Devices []string
 	// VolumeModes, AccessModes, MinCapacity and MaxCapacity, in bytes, are what Validation allows;
 	// a capacity that is nil does not limit.
 	VolumeModes              []corev1.PersistentVolumeMode

@@ -19,6 +19,7 @@ import (
 	"stowage.dev/stowage/pkg/controller/nodehosts"
 	"stowage.dev/stowage/pkg/controller/nodeloss"
 	"stowage.dev/stowage/pkg/controller/orphancleans"
+	"stowage.dev/stowage/pkg/controller/pav/stagings"
 	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
@@ -65,7 +66,11 @@ func newPav(config steps.Config) (*pav, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pav{shared, []steps.Controller{of}}, nil
+	on, err := stagings.New(shared)
+	if err != nil {
+		return nil, err
+	}
+	return &pav{shared, []steps.Controller{of, on}}, nil
 }
 
 // Run runs the controllers.

@@ -25,6 +25,7 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/pav/stagings"
 	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes"
 	"stowage.dev/stowage/pkg/pav/pavclient"
@@ -123,14 +124,18 @@ func run(ctx context.Context, connection *rest.Config) (wait func(), err error) 
 	if err != nil {
 		return nil, err
 	}
-	controller, err := volumes.New(shared)
+	of, err := volumes.New(shared)
+	if err != nil {
+		return nil, err
+	}
+	on, err := stagings.New(shared)
 	if err != nil {
 		return nil, err
 	}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	var running sync.WaitGroup
-	running.Go(func() { logEarly(ctx, shared.Run(ctx, controller)) })
+	running.Go(func() { logEarly(ctx, shared.Run(ctx, of, on)) })
 	return func() {
 		running.Wait()
 		factory.Shutdown()

@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -72,6 +73,15 @@ func (s *Steps) Build(spec *stowage.PavProvisionerSpec, template *corev1.PodTemp
 		return nil, errs.ToAggregate().Error()
 	}
 	return pod, ""
+}
+
+// NotAccepted returns why a provisioner is not accepted; empty if it is, or was not validated yet.
+func NotAccepted(p *stowage.PavProvisioner) string {
+	accepted := meta.FindStatusCondition(p.Status.Conditions, stowage.ConditionAccepted)
+	if p.DeletionTimestamp != nil || accepted == nil || accepted.Status == metav1.ConditionTrue {
+		return ""
+	}
+	return accepted.Message
 }
 
 // Owner returns the owner reference of helper pods.

@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	storagehelpers "k8s.io/component-helpers/storage/volume"
 
@@ -175,15 +174,11 @@ func (c *Controller) gatherMade(s *situation) error {
 }
 
 func provisionerFacts(p *stowage.PavProvisioner) *rules.Provisioner {
-	facts := &rules.Provisioner{
+	return &rules.Provisioner{
 		Name: p.Name, UID: p.UID, Deleting: p.DeletionTimestamp != nil,
-		Dynamic:  slices.Contains(p.Spec.ProvisioningModes, stowage.ProvisioningDynamic),
-		Revision: p.Status.Revision, Access: accessOf(&p.Spec),
+		Dynamic: slices.Contains(p.Spec.ProvisioningModes, stowage.ProvisioningDynamic),
+		Problem: steps.NotAccepted(p), Revision: p.Status.Revision, Access: accessOf(&p.Spec),
 	}
-	if accepted := meta.FindStatusCondition(p.Status.Conditions, stowage.ConditionAccepted); !facts.Deleting && accepted != nil && accepted.Status != metav1.ConditionTrue {
-		facts.Problem = accepted.Message
-	}
-	return facts
 }
 
 func accessOf(spec *stowage.PavProvisionerSpec) rules.Access {

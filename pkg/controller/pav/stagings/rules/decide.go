@@ -80,11 +80,16 @@ func (f *Facts) lost() string {
 		return fmt.Sprintf("the annotation %s is set", wellknown.PavUnstagedAnnotation)
 	case f.Node == nil:
 		return fmt.Sprintf("node %s does not exist", node)
-	case slices.ContainsFunc(f.Node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService }):
+	case OutOfService(f.Node):
 		return fmt.Sprintf("node %s has the taint %s", node, corev1.TaintNodeOutOfService)
 	default:
 		return ""
 	}
+}
+
+// OutOfService reports whether an administrator has declared that a node is shut down (KEP-2268).
+func OutOfService(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
 // abandon ends a staging without unstaging.
@@ -406,7 +411,7 @@ func (f *Facts) setConditions(status *stowage.PavStagingStatus, event Event) {
 		})
 	}
 	unstages := status.Phase == stowage.PavStagingUnstaging || status.Phase == stowage.PavStagingClearing
-	problem := event.Reason == UnstagingFailed || event.Reason == NotCleared || event.Reason == PodRemains || event.Reason == PodNotRunning || event.Reason == RevisionMissing
+	problem := event.Reason == UnstagingFailed || event.Reason == NotCleared || event.Reason == PodRemains || event.Reason == PodNotRunning
 	if unstages && problem {
 		set(stowage.ConditionUnstageable, metav1.ConditionFalse, string(event.Reason), event.Message)
 		event = f.lastEvent()
@@ -484,12 +489,21 @@ func (f *Facts) checked(result stowage.PavStepResult) stowage.PavStepResult {
 
 // wantedVolume returns what /pav/volume has to be. bytes are the least size of a block device.
 func (f *Facts) wantedVolume() (kind report.Kind, bytes int64) {
-	pv := f.PV()
-	if pv == nil || modeOf(pv) != corev1.PersistentVolumeBlock {
-		return report.Directory, 0
+	if pv := f.PV(); pv != nil {
+		if mode, bytes := WantedMode(pv); mode == corev1.PersistentVolumeBlock {
+			return report.BlockDevice, bytes
+		}
 	}
-	capacity := pv.Spec.Capacity[corev1.ResourceStorage]
-	return report.BlockDevice, capacity.Value()
+	return report.Directory, 0
+}
+
+// WantedMode returns the mode of a volume, and the least size of its block device.
+func WantedMode(pv *corev1.PersistentVolume) (mode corev1.PersistentVolumeMode, bytes int64) {
+	if mode = modeOf(pv); mode == corev1.PersistentVolumeBlock {
+		capacity := pv.Spec.Capacity[corev1.ResourceStorage]
+		bytes = capacity.Value()
+	}
+	return mode, bytes
 }
 
 // removePod removes the helper pod after its result was recorded.

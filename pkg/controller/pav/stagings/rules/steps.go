@@ -86,8 +86,7 @@ const (
 
 	PodNotRunning   Reason = "PodNotRunning" // a helper pod has a problem that may end
 	PodRemains      Reason = "PodRemains"    // a helper pod does not end
-	NodeGone        Reason = "NodeNotFound"
-	RevisionMissing Reason = "RevisionMissing"
+	NoPriority      Reason = "PriorityRefused"
 )
 
 // Event is reported to users on the claim; on the PavStaging if there is no claim. The zero value

@@ -23,7 +23,7 @@ import (
 	"stowage.dev/stowage/pkg/pav/report"
 )
 
-// nodeName is the node of all helper pods.
+// nodeName is the node of all helper pods that are not for another one.
 const nodeName = "kubelet"
 
 // program is what the helper pods of a provisioner do. claim is the argument of their first
@@ -72,6 +72,20 @@ func runs(pod *corev1.Pod) {
 			Name: c.Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 		})
 	}
+}
+
+// ready is the outcome of a pod that runs, and has made its volume available.
+func ready(pod *corev1.Pod) {
+	runs(pod)
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+}
+
+// nodeOf returns the node that a pod may run on.
+func nodeOf(pod *corev1.Pod) string {
+	if a := pod.Spec.Affinity; a != nil {
+		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
+	}
+	return nodeName
 }
 
 // waits is the outcome of a pod whose main container does not start.
@@ -155,7 +169,7 @@ func (k *kubelet) sync(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	err := pods.Bind(ctx, &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: nodeName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: nodeOf(pod)},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return err

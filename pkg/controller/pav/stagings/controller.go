@@ -44,8 +44,8 @@ const (
 
 // Names of indexes.
 const (
-	byUse       = "pavUse"    // all pods, by useKey
-	byNamespace = "namespace" // helper pods that stage a volume, by namespace
+	byUse       = "pavUse"              // all pods, by useKey
+	byNamespace = "pavStagingNamespace" // helper pods that stage a volume, by namespace
 )
 
 // Controller stages and unstages volumes. Only the leader runs it.

@@ -84,9 +84,9 @@ const (
 	NotCleared      Reason = "NodeNotCleared"
 	Abandoned       Reason = "EndedWithoutUnstaging"
 
-	PodNotRunning   Reason = "PodNotRunning" // a helper pod has a problem that may end
-	PodRemains      Reason = "PodRemains"    // a helper pod does not end
-	NoPriority      Reason = "PriorityRefused"
+	PodNotRunning Reason = "PodNotRunning" // a helper pod has a problem that may end
+	PodRemains    Reason = "PodRemains"    // a helper pod does not end
+	NoPriority    Reason = "PriorityRefused"
 )
 
 // Event is reported to users on the claim; on the PavStaging if there is no claim. The zero value

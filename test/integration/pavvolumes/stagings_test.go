@@ -30,7 +30,7 @@ spec:
   backoff: {initial: 100ms, max: 1s}
   volumeValidation:
     accessModes: [ReadWriteOnce, ReadWriteMany]
-  volumeCreation: {capacity: "{{ requestedCapacity }}"}
+  volumeCreation: {capacity: "{{ requestedMinCapacity }}"}
   volumeStaging:
     podTemplate: {spec: {containers: [{name: main, image: i, args: ["{{ pvc.metadata.name }}"]}]}}
   volumeUnstaging:
@@ -190,7 +190,7 @@ func TestStaged(t *testing.T) {
 		t.Errorf("node %s, class %s, preemption %v", nodeOf(pod), pod.Spec.PriorityClassName, pod.Spec.PreemptionPolicy)
 	}
 	seen(e, e.Client.PolicyV1().PodDisruptionBudgets(namespace), "stowage-pav-staging", func(b *policyv1.PodDisruptionBudget) bool {
-		return b.Status.ObservedGeneration == b.Generation && b.Status.CurrentHealthy > 0 && b.Status.DisruptionsAllowed == 0
+		return b.Spec.MinAvailable.IntValue() > 1_000_000 && b.Spec.Selector.MatchLabels["stowage.dev/pav-step"] == "staging"
 	})
 	patchSpec(e, `{"volumeUnstaging":{"podTemplate":"{{ undefined }}"}}`)
 	accepted(e, 2)
@@ -259,6 +259,7 @@ func TestStagingRefused(t *testing.T) {
 		static(e, "second", func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeHandle = handle })
 		name := request(e, handle, nodeName)
 		condition(e, name, stowage.ConditionStaged, rules.HandleShared, e.Name("second"))
+		unuse(e, "second", nodeName)
 		e.DeletePVC("second")
 		e.DeletePV("second")
 		staged(e, name)

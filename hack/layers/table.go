@@ -52,13 +52,14 @@ func Packages() []Package {
 
 		{"pkg/localdisk/provisioner", Acting},
 		{"pkg/localdisk/migrate", Acting},
+		{"pkg/localdisk/device/mounts", Leaf},
 		{"pkg/localdisk/device", Acting},
 		{"pkg/localdisk/diskrecord", Cache},
 		{"pkg/localdisk/diskreports", Cache},
 		{"pkg/localdisk/*", Pure},
 
 		{"pkg/pav/nodeservice", Acting},
-		{"pkg/pav/pavdir", Acting},
+		{"pkg/pav/pavdir", Cache}, // reads only
 		{"pkg/pav/pavclient", Cache},
 		{"pkg/pav/*", Pure},
 

@@ -108,32 +108,51 @@ func (d *Dir) Exists(name string) (bool, error) {
 // names it if it is neither a directory nor a block device. It waits for the server of a file
 // system that is mounted there.
 func (d *Dir) Volume() (report.Volume, error) {
+	file, v, err := d.OpenVolume()
+	if file != nil {
+		_ = file.Close()
+	}
+	return v, err
+}
+
+// OpenVolume is like Volume, and opens /pav/volume without access to its content. The file is nil if
+// there is no such entry, and after an error.
+func (d *Dir) OpenVolume() (*os.File, report.Volume, error) {
 	const name = "volume"
 	file, err := d.open(name, 0)
 	if exists, look := d.Exists(name); errors.Is(err, unix.ENOENT) && look == nil && !exists {
-		return report.Volume{}, nil
+		return nil, report.Volume{}, nil
 	}
 	if err != nil {
-		return report.Volume{}, broken(name, err)
+		return nil, report.Volume{}, broken(name, err)
 	}
-	defer file.Close()
+	v, err := VolumeOf(file)
+	if err != nil {
+		_ = file.Close()
+		return nil, report.Volume{}, problem(name, err)
+	}
+	return file, v, nil
+}
+
+// VolumeOf describes an open file as a volume, or fails if it is neither a directory nor a block device.
+func VolumeOf(file *os.File) (report.Volume, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
-		return report.Volume{}, problem(name, err)
+		return report.Volume{}, err
 	}
-	v := report.Volume{FileSystem: number(st.Dev), Inode: st.Ino}
+	v := report.Volume{FileSystem: Number(st.Dev), Inode: st.Ino}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		v.Kind = report.Directory
+		return v, nil
 	case unix.S_IFBLK:
-		v.Kind, v.Device = report.BlockDevice, number(st.Rdev)
-		if v.Bytes, err = deviceBytes(v.Device); err != nil {
-			return report.Volume{}, problem(name, err)
-		}
+		v.Kind, v.Device = report.BlockDevice, Number(st.Rdev)
+		var err error
+		v.Bytes, err = deviceBytes(v.Device)
+		return v, err
 	default:
-		return report.Volume{}, problem(name, fmt.Errorf("is a %s, must be a directory or a block device", typeOf(st.Mode)))
+		return report.Volume{}, fmt.Errorf("is a %s, must be a directory or a block device", typeOf(st.Mode))
 	}
-	return v, nil
 }
 
 // read returns the text of a regular file without newlines at the end, and whether that is all
@@ -209,8 +228,8 @@ func errno(err error) error {
 	return err
 }
 
-// number is a device number as MAJOR:MINOR.
-func number(device uint64) string {
+// Number is a device number as MAJOR:MINOR.
+func Number(device uint64) string {
 	return fmt.Sprintf("%d:%d", unix.Major(device), unix.Minor(device))
 }
 

@@ -136,6 +136,11 @@ type StagedVolume struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Device string `json:"device,omitempty"`
+
+	// diskSequence tells the block device from others that get its number later (diskseq in sysfs).
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	DiskSequence string `json:"diskSequence,omitempty"`
 }
 
 // PavStagingPhase is how far a staging has come.

@@ -5,7 +5,6 @@
 package publish
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -281,7 +280,7 @@ func (p *Publisher) each(found func(data volumeData, target string)) error {
 }
 
 // Targets returns where a volume is mounted for pods.
-func (p *Publisher) Targets(_ context.Context, driver, handle string) ([]string, error) {
+func (p *Publisher) Targets(driver, handle string) ([]string, error) {
 	var targets []string
 	table, err := mounts.Read(filepath.Join(p.Proc, "self/mountinfo"))
 	if err != nil {

@@ -220,3 +220,14 @@ func (d *Dirs) Remove(volume, uid string) error {
 	}
 	return nil
 }
+
+// ReadOnly returns an error if a block device can be written to: a mount does not protect it.
+func (d *Dirs) ReadOnly(v *Volume) error {
+	if v.report.Kind != report.BlockDevice {
+		return nil
+	}
+	if d.text(filepath.Join(d.Sys, "dev/block", v.report.Device, "ro")) != "1" {
+		return fmt.Errorf("/pav/volume: block device %s can be written to, but the volume is to be read-only: have the staging pod make it read-only (blockdev --setro)", v.report.Device)
+	}
+	return nil
+}

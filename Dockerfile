@@ -49,13 +49,18 @@ ENTRYPOINT ["/usr/local/bin/stowage-controller"]
 FROM nonroot AS pav-reporter
 ENTRYPOINT ["/usr/local/bin/stowage-pav-reporter"]
 
-# Disks belong to root. The provisioner needs no other program.
-FROM scratch AS provisioner
+# Disks belong to root, and only root mounts. These need no other program.
+FROM scratch AS root
 ARG VERSION=unknown
 LABEL org.opencontainers.image.version="${VERSION}"
 ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 USER 0:0
+
+FROM root AS provisioner
 ENTRYPOINT ["/usr/local/bin/stowage-provisioner"]
+
+FROM root AS csi
+ENTRYPOINT ["/usr/local/bin/stowage-csi"]
 
 FROM ${COMMAND}
 ARG COMMAND

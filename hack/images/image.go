@@ -26,8 +26,8 @@ import (
 )
 
 // asRoot are the images that run as root and contain only their binary: only root may
-// write to disks. All others run as nonroot.
-var asRoot = map[string]bool{"stowage-provisioner": true}
+// write to disks and mount. All others run as nonroot.
+var asRoot = map[string]bool{"stowage-provisioner": true, "stowage-csi": true}
 
 // searchPath is the default PATH of container runtimes.
 const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

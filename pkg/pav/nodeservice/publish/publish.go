@@ -25,7 +25,6 @@ import (
 type Config struct {
 	KubeletDir string // kubelet's --root-dir
 	Proc       string // /proc
-	Sys        string // /sys
 }
 
 // Publisher publishes volumes. Safe for concurrent use.

@@ -160,7 +160,7 @@ func makeTarget(parent *os.File, name string, kind report.Kind) (*os.File, error
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, err
 	}
-	return openat(parent, name, unix.O_PATH|unix.O_NOFOLLOW)
+	return openat(parent, name, unix.O_PATH)
 }
 
 // isVolume reports whether something is mounted at a target; an error if that is not the volume.
@@ -221,7 +221,7 @@ func (p *Publisher) Stats(target string) (Stats, error) {
 		return Stats{}, err
 	}
 	defer parent.Close()
-	at, err := openat(parent, name, unix.O_PATH|unix.O_NOFOLLOW)
+	at, err := openat(parent, name, unix.O_PATH)
 	if err != nil {
 		return Stats{}, &fs.PathError{Op: "open", Path: target, Err: err}
 	}

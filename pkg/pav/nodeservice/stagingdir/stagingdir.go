@@ -88,6 +88,10 @@ func (d *Dirs) Open(a Attempt) (*Volume, error) {
 	if file == nil {
 		return nil, errors.New("/pav/volume does not exist")
 	}
+	var alive unix.Statfs_t // unlike what Stat returns, this is never from a cache
+	if err := unix.Fstatfs(int(file.Fd()), &alive); err != nil {
+		return nil, errors.Join(fmt.Errorf("/pav/volume: %w", err), file.Close())
+	}
 	v := &Volume{file: file, report: found}
 	if found.Device != "" {
 		v.sequence = d.sequence(found.Device)

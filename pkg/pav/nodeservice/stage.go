@@ -49,9 +49,15 @@ func (v volume) stage(ctx context.Context, kind report.Kind) error {
 		case err != nil:
 			return err
 		case current == nil || current.DeletionTimestamp != nil || current.UID != staging.UID:
-			return fmt.Errorf("PavStaging %s was deleted while the volume was staged", v.name())
+			return v.missing()
 		case v.isStaged(current):
-			return v.identify(ctx, current, kind)
+			if err = v.identify(ctx, current, kind); !apierrors.IsConflict(err) {
+				return err
+			}
+			if staging, err = v.get(ctx); err != nil || staging == nil { // the informer lags behind
+				return errors.Join(err, v.missing())
+			}
+			continue
 		case newer(current.Status.LastError, before):
 			return errors.New(current.Status.LastError.Message)
 		}
@@ -62,6 +68,10 @@ func (v volume) stage(ctx context.Context, kind report.Kind) error {
 			return v.waits(current)
 		}
 	}
+}
+
+func (v volume) missing() error {
+	return fmt.Errorf("PavStaging %s was deleted while the volume was staged", v.name())
 }
 
 // latest returns the PavStaging of the informer, or the given one as long as the informer does not have it.

@@ -20,7 +20,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/controller/loop"
@@ -96,11 +95,11 @@ func New(config Config) (*Service, error) {
 				return
 			}
 			s.changes.notify(staging.Name)
-			if uncleared(staging) {
-				s.clears.Add(staging.Name)
-			}
-			if before == nil {
+			if before == nil { // it was added or deleted
 				s.driverKeys.Add(staging.Spec.Provisioner)
+			}
+			if uncleared(staging) || s.staging(staging.Name) == nil {
+				s.clears.Add(staging.Name)
 			}
 		}),
 		loop.Watch(s.provisioners, func(before, object any) {
@@ -148,7 +147,13 @@ func (s *Service) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), s.stagings.HasSynced, s.provisioners.HasSynced) {
 		return fmt.Errorf("list PavProvisioners and PavStagings: %w", context.Cause(ctx))
 	}
-	s.sweep(ctx)
+	volumes, err := s.Dirs.Volumes()
+	if err != nil {
+		return err
+	}
+	for _, volume := range volumes { // their PavStagings may have been deleted while the service did not run
+		s.clears.Add(volume + "." + s.Node)
+	}
 	known, err := s.Publisher.Drivers()
 	if err != nil {
 		return err
@@ -168,19 +173,6 @@ func (s *Service) retryClears() {
 		if uncleared(staging) {
 			s.clears.Add(staging.Name)
 		}
-	}
-}
-
-// sweep removes the directories of volumes that have no PavStaging: the service ended before it had.
-func (s *Service) sweep(ctx context.Context) {
-	volumes, err := s.Dirs.Volumes()
-	for _, volume := range volumes {
-		if s.staging(volume+"."+s.Node) == nil {
-			err = errors.Join(err, s.files.do(ctx, volume, func() error { return s.removeOld(volume) }))
-		}
-	}
-	if err != nil { // NodeStageVolume and NodeUnstageVolume try again
-		klog.FromContext(ctx).Error(err, "Did not remove all directories of volumes that are not staged")
 	}
 }
 

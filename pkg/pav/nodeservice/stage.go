@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -134,6 +133,9 @@ func (v volume) request(ctx context.Context) (*stowage.PavStaging, error) {
 	for {
 		switch {
 		case staging == nil:
+			if err := v.files.do(ctx, v.key(), func() error { return v.removeOld(ctx, v.key()) }); err != nil {
+				return nil, err
+			}
 			created, err := v.create(ctx)
 			if !apierrors.IsAlreadyExists(err) {
 				return created, err
@@ -159,11 +161,8 @@ func (v volume) request(ctx context.Context) (*stowage.PavStaging, error) {
 	}
 }
 
-// create creates the PavStaging. Nothing of an earlier one is then left on the node.
+// create creates the PavStaging. Nothing of an earlier one is left on the node.
 func (v volume) create(ctx context.Context) (*stowage.PavStaging, error) {
-	if err := v.files.do(ctx, v.key(), v.removeAll); err != nil {
-		return nil, err
-	}
 	staging, err := v.Clients.Stagings.Create(ctx, &stowage.PavStaging{
 		ObjectMeta: metav1.ObjectMeta{Name: v.name()},
 		Spec:       stowage.PavStagingSpec{Provisioner: v.driver, Handle: v.handle, NodeName: v.Node, BootID: v.BootID},
@@ -187,41 +186,44 @@ func (v volume) update(ctx context.Context, staging *stowage.PavStaging, change 
 	return updated, nil
 }
 
-// removeAll removes the directories of all stagings of the volume, which no PavStaging has.
-func (v volume) removeAll() error {
-	if err := v.unused(); err != nil {
+// removeOld removes the directories of all earlier stagings of a volume, unless it has a PavStaging.
+func (s *Service) removeOld(ctx context.Context, key string) error {
+	uids, err := s.Dirs.UIDs(key)
+	if err != nil || len(uids) == 0 {
 		return err
 	}
-	return v.removeOld(v.key())
-}
-
-// removeOld removes the directories of a volume that has no PavStaging.
-func (s *Service) removeOld(volume string) error {
-	uids, err := s.Dirs.UIDs(volume)
-	if err != nil {
+	name := key + "." + s.Node // the informer may not have it yet
+	if _, err := s.Clients.Stagings.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		return wrap(err, "get PavStaging %s", name)
+	}
+	if err := s.unused(key); err != nil {
 		return err
 	}
 	for _, uid := range uids {
-		if err := s.Dirs.Clear(volume, uid, math.MaxInt64, nil); err != nil {
-			return err
-		}
-		if err := s.Dirs.Remove(volume, uid); err != nil {
+		if err := s.Dirs.Remove(key, uid); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// unused returns an error if the volume is mounted for a pod.
-func (v volume) unused() error {
-	targets, err := v.Publisher.Targets(v.driver, v.handle)
+// unused returns an error if a volume is mounted for a pod.
+func (s *Service) unused(key string) error {
+	targets, err := s.Publisher.Targets(key)
 	if err != nil {
 		return err
 	}
 	if len(targets) > 0 {
-		return fmt.Errorf("volume %s is still mounted for a pod at %s", v.handle, strings.Join(targets, ", "))
+		return fmt.Errorf("the volume is still mounted for a pod at %s", strings.Join(targets, ", "))
 	}
 	return nil
+}
+
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
 }
 
 // identify compares /pav/volume with what it was before, or records it.
@@ -263,7 +265,7 @@ func same(was *stowage.StagedVolume, is stowage.StagedVolume) error {
 
 // unstage has the volume unstaged, and waits until it is.
 func (v volume) unstage(ctx context.Context) error {
-	if err := v.files.do(ctx, v.key(), v.unused); err != nil {
+	if err := v.files.do(ctx, v.key(), func() error { return v.unused(v.key()) }); err != nil {
 		return err
 	}
 	staging := v.staging(v.name())
@@ -273,17 +275,20 @@ func (v volume) unstage(ctx context.Context) error {
 			return err
 		}
 	}
-	if staging != nil {
+	if staging == nil {
+		return v.files.do(ctx, v.key(), func() error { return v.removeOld(ctx, v.key()) })
+	}
+	if staging.DeletionTimestamp == nil {
 		err := v.Clients.Stagings.Delete(ctx, v.name(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &staging.UID}})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("delete PavStaging %s: %w", v.name(), err)
 		}
 		klog.FromContext(ctx).V(2).Info("Requested the end of a volume", "staging", v.name())
-		if err := v.waitGone(ctx, staging); err != nil {
-			return err
-		}
 	}
-	return v.files.do(ctx, v.key(), v.removeAll)
+	if err := v.waitGone(ctx, staging); err != nil {
+		return err
+	}
+	return v.files.do(ctx, v.key(), func() error { return v.Dirs.Remove(v.key(), string(staging.UID)) })
 }
 
 // waitGone waits until a PavStaging does not exist.
@@ -308,18 +313,22 @@ func uncleared(s *stowage.PavStaging) bool {
 	return s.Status.Phase == stowage.PavStagingClearing && s.Spec.ClearedAttempt < s.Status.StagedAttempt
 }
 
-// clear confirms that nothing of a volume is left. It is repeated with a delay, and whenever the mounts
-// of the node change.
+// clear confirms that nothing of a volume is left, and removes the directories of one that has no
+// PavStaging. It is repeated with a delay, and whenever the mounts of the node change.
 func (s *Service) clear(ctx context.Context, name string) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, retryLast)
+	defer cancel()
 	staging := s.staging(name)
-	if staging == nil || !uncleared(staging) {
+	if staging == nil {
+		key := strings.TrimSuffix(name, "."+s.Node)
+		return 0, wrap(s.files.do(ctx, key, func() error { return s.removeOld(ctx, key) }), "remove the directories of a volume")
+	}
+	if !uncleared(staging) {
 		return 0, nil
 	}
 	v := volume{s, staging.Spec.Provisioner, staging.Spec.Handle}
-	ctx, cancel := context.WithTimeout(ctx, retryLast)
-	defer cancel()
 	err := v.files.do(ctx, v.key(), func() error {
-		if err := v.unused(); err != nil {
+		if err := v.unused(v.key()); err != nil {
 			return err
 		}
 		return v.Dirs.Clear(v.key(), string(staging.UID), staging.Status.StagedAttempt, staging.Spec.Volume)

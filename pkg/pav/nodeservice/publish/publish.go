@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 	"stowage.dev/stowage/pkg/pav/nodeservice/stagingdir"
 	"stowage.dev/stowage/pkg/pav/pavdir"
@@ -278,15 +279,15 @@ func (p *Publisher) each(found func(data volumeData, target string)) error {
 	return nil
 }
 
-// Targets returns where a volume is mounted for pods.
-func (p *Publisher) Targets(driver, handle string) ([]string, error) {
+// Targets returns where a volume is mounted for pods. key is what stowage.PavVolumeKey returns.
+func (p *Publisher) Targets(key string) ([]string, error) {
 	var targets []string
 	table, err := mounts.Read(filepath.Join(p.Proc, "self/mountinfo"))
 	if err != nil {
 		return nil, err
 	}
 	err = p.each(func(data volumeData, target string) {
-		if data.Driver != driver || data.Handle != handle {
+		if stowage.PavVolumeKey(data.Driver, data.Handle) != key {
 			return
 		}
 		if _, mounted := table.At(target); mounted {

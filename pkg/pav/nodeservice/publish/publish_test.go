@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 	"stowage.dev/stowage/pkg/pav/nodeservice/publish"
 	"stowage.dev/stowage/pkg/pav/nodeservice/stagingdir"
@@ -282,7 +283,7 @@ func TestVolumesOfKubelet(t *testing.T) {
 	n.do(n.write(filepath.Join(n.kubelet(), "plugins/kubernetes.io/csi/volumeDevices/pv2/data/vol_data.json"), `{"driverName":"d2","volumeHandle":"h"}`))
 	targets := func() []string {
 		t.Helper()
-		found, err := n.publisher.Targets("d", "h")
+		found, err := n.publisher.Targets(stowage.PavVolumeKey("d", "h"))
 		n.do(err)
 		return found
 	}

@@ -174,9 +174,14 @@ func TestBlockDevice(t *testing.T) {
 		t.Errorf("error %v, want that the device can be written to", err)
 	}
 	n.do(unix.Unmount(at, 0))
-	if out, err := exec.Command("blockdev", "--setro", device).CombinedOutput(); err != nil {
-		t.Fatalf("blockdev: %v: %s", err, out)
+	set := func(flag string) {
+		t.Helper()
+		if out, err := exec.Command("blockdev", flag, device).CombinedOutput(); err != nil {
+			t.Fatalf("blockdev: %v: %s", err, out)
+		}
 	}
+	set("--setro")
+	defer set("--setrw") // the kernel keeps the flag for the next file of the device
 	n.do(n.ReadOnly(v))
 	n.detach(device)
 	n.do(n.Clear(volume, uid, 1, &staged))

@@ -31,6 +31,7 @@ func TestTroubleshooting(t *testing.T) {
 		"Events of the provisioner":    constants(t, "pkg/localdisk/provisioner/status", `^event[A-Z]`),
 		"Events of the controller":     constants(t, "pkg/controller/nodeloss", `^event[A-Z]`),
 		"A volume of a PavProvisioner": constantsOf(t, "pkg/controller/pav/volumes/rules", "Reason"),
+		"A volume on a node":           constantsOf(t, "pkg/controller/pav/stagings/rules", "Reason"),
 		"Cleaning Jobs": slices.Concat(constantsOf(t, "pkg/apis/stowage/v1alpha1", "CleaningJobState"),
 			constantsOf(t, "pkg/localdisk/cleanjob", "Reason"), constantsOf(t, "pkg/controller/cleaningjobs", "Reason")),
 		"A node was found, and binding failed": slices.Concat(

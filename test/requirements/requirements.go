@@ -49,6 +49,8 @@ var programs = []program{
 	{"mount", "mount", []Use{Nodes, E2E, Disks}},
 	{"mkfs.ext4", "e2fsprogs", []Use{Nodes, E2E, Disks}},
 	{"docker-registry", "docker-registry", []Use{E2E}},
+	{"bindfs", "bindfs", []Use{E2E, Disks}},
+	{"losetup", "mount", []Use{E2E, Disks}},
 
 	{"setfacl", "acl", []Use{Disks}},
 	{"setfattr", "attr", []Use{Disks}},

@@ -137,7 +137,7 @@ type StagedVolume struct {
 	// +kubebuilder:validation:MaxLength=32
 	Device string `json:"device,omitempty"`
 
-	// diskSequence tells the block device from others that get its number later (diskseq in sysfs).
+	// diskSequence distinguishes the block device from others that get its number later (diskseq in sysfs).
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	DiskSequence string `json:"diskSequence,omitempty"`

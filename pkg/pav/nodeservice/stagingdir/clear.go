@@ -64,7 +64,7 @@ func (d *Dirs) table() (*mounts.Table, error) {
 	return mounts.Read(filepath.Join(d.Proc, "self/mountinfo"))
 }
 
-// unmount unmounts the last mounts first. A mount is never detached: what uses it could go on.
+// unmount unmounts the last mounts first. A mount is never detached: what uses it could continue.
 func (d *Dirs) unmount(directory string, upTo int64, left *Left) error {
 	table, err := d.table()
 	if err != nil {

@@ -213,7 +213,7 @@ func TestBuild(t *testing.T) {
 		"the directory of a staging pod": {
 			template: plain, staging: true,
 			part: func(p *corev1.Pod) any { return p.Spec.Volumes },
-			want: "[{name: pav, hostPath: {path: /var/lib/stowage/pav/v/b/1/pav, type: Directory}}]",
+			want: "[{name: pav, hostPath: {path: /var/lib/stowage/pav/v/b/1/pav, type: DirectoryOrCreate}}]",
 		},
 		"mounts of privileged containers reach the node": {
 			template: plain, staging: true,

@@ -181,7 +181,7 @@ soak: control-plane ## The long campaigns in full strength, an hour or more; RUN
 bench: control-plane ## The stock plugin and ours side by side on whole clusters, the extender and the provisioner; WORKLOADS=a,b ROUNDS=n CALLS=n
 	@go build -v -o bin/tools/bench ./test/perf/bench 2>&1 | $(PROGRESS)
 	@bin/tools/bench -out docs/benchmarks/clusters.txt -only='$(WORKLOADS)' -rounds=$(or $(ROUNDS),0) -calls=$(or $(CALLS),0)
-	@$(if $(WORKLOADS),,$(MAKE) bench-local)
+	@$(if $(WORKLOADS),,$(MAKE) bench-local bench-staging)
 
 .PHONY: bench-quick
 bench-quick: control-plane ## A small set of the same, within 10 minutes; stores nothing
@@ -192,6 +192,11 @@ bench-quick: control-plane ## A small set of the same, within 10 minutes; stores
 bench-local: control-plane ## The provisioner on real disks (root); ONLY=latency,resting,wiping,watching,controller DISKS=n ROUNDS=n
 	@go build -v -o bin/tools/local ./test/perf/local 2>&1 | $(PROGRESS)
 	@bin/tools/local -out docs/benchmarks/provisioner.txt -only='$(ONLY)' -disks=$(or $(DISKS),0) -rounds=$(or $(ROUNDS),0)
+
+.PHONY: bench-staging
+bench-staging: control-plane images ## Volumes of PavProvisioners on real kubelets (root); ONLY=start,move,many PODS=n VOLUMES=n
+	@go build -v -o bin/tools/staging ./test/perf/staging 2>&1 | $(PROGRESS)
+	@bin/tools/staging -out docs/benchmarks/staging.txt -only='$(ONLY)' -pods=$(or $(PODS),0) -volumes=$(or $(VOLUMES),0)
 
 .PHONY: bench-plugin
 bench-plugin: ## The plugin on up to 65,000 nodes without an API server; ONLY=1000,65000 PODS=n

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/pav/nodeservice"
 	"stowage.dev/stowage/pkg/pav/nodeservice/publish"
 	"stowage.dev/stowage/pkg/pav/nodeservice/stagingdir"
@@ -105,7 +104,6 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	connection.QPS, connection.Burst = o.qps, o.burst
-	connection.Wrap(metrics.CountRequests)
 	secure, err := o.secure.Secure(connection)
 	if err != nil {
 		return err

@@ -50,7 +50,13 @@ func (v volume) stage(ctx context.Context, kind report.Kind) error {
 		case current == nil || current.DeletionTimestamp != nil || current.UID != staging.UID:
 			return v.missing()
 		case v.isStaged(current):
-			if err = v.identify(ctx, current, kind); !apierrors.IsConflict(err) {
+			err = v.identify(ctx, current, kind)
+			if errors.Is(err, errReplaced) {
+				err = v.restage(ctx, current)
+			} else if !apierrors.IsConflict(err) {
+				return err
+			}
+			if err != nil && !apierrors.IsConflict(err) {
 				return err
 			}
 			if staging, err = v.get(ctx); err != nil || staging == nil { // the informer lags behind
@@ -97,7 +103,24 @@ func newer(after, before *stowage.PavVolumeError) bool {
 
 // isStaged reports whether the volume is staged in this boot of the node.
 func (v volume) isStaged(s *stowage.PavStaging) bool {
-	return s.Status.Phase == stowage.PavStagingStaged && s.Status.BootID == v.BootID && s.Spec.BootID == v.BootID && s.DeletionTimestamp == nil
+	return s.Status.Phase == stowage.PavStagingStaged && s.Status.BootID == s.Spec.BootID && v.ofThisBoot(s) && s.DeletionTimestamp == nil
+}
+
+// ofThisBoot reports whether the volume was requested in this boot of the node. If it was staged again since,
+// spec.bootID has a number after the boot.
+func (v volume) ofThisBoot(s *stowage.PavStaging) bool {
+	boot, _, _ := strings.Cut(s.Spec.BootID, "/")
+	return boot == v.BootID
+}
+
+// restage has a volume staged again that the node has lost, as if the node had rebooted: what was mounted
+// is not there any more. It fails while a pod has the volume.
+func (v volume) restage(ctx context.Context, s *stowage.PavStaging) error {
+	if err := v.files.do(ctx, v.key(), func() error { return v.unused(v.key()) }); err != nil {
+		return fmt.Errorf("%w: %w", errReplaced, err)
+	}
+	_, err := v.update(ctx, s, func(spec *stowage.PavStagingSpec) { spec.BootID = fmt.Sprintf("%s/%d", v.BootID, s.Status.StagedAttempt) })
+	return err
 }
 
 // waits describes what a volume waits for.
@@ -146,7 +169,7 @@ func (v volume) request(ctx context.Context) (*stowage.PavStaging, error) {
 			}
 			staging = nil
 			continue
-		case staging.Spec.BootID == v.BootID:
+		case v.ofThisBoot(staging):
 			return staging, nil
 		default:
 			changed, err := v.update(ctx, staging, func(spec *stowage.PavStagingSpec) { spec.BootID = v.BootID })
@@ -255,10 +278,12 @@ func (v volume) attempt(s *stowage.PavStaging) stagingdir.Attempt {
 	return stagingdir.Attempt{Volume: v.key(), UID: string(s.UID), Number: s.Status.StagedAttempt}
 }
 
-// same returns an error if /pav/volume is not what it was.
+var errReplaced = errors.New("/pav/volume is another file than when the volume was staged: its staging pod may have ended or replaced it, or what was mounted there is not any more")
+
+// same returns errReplaced if /pav/volume is not what it was.
 func same(was *stowage.StagedVolume, is stowage.StagedVolume) error {
 	if was == nil || *was != is {
-		return errors.New("/pav/volume is another file than when the volume was staged: its staging pod may have ended or replaced it")
+		return errReplaced
 	}
 	return nil
 }

@@ -243,13 +243,16 @@ func TestReplacedVolume(t *testing.T) {
 	at := filepath.Join(pavdir.AttemptPath(s.root, name[:32], uid, 1), "volume")
 	e.Do(func(context.Context) error { return os.Rename(at, at+"-before") })
 	e.Do(func(context.Context) error { return os.Mkdir(at, 0o755) })
-	if err := stage(); status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "another file") {
-		t.Errorf("stage: %v, want that the volume is another file", err)
-	}
 	target := filepath.Join(s.kubelet, "pods/p/volumes/kubernetes.io~csi/pv/mount")
 	_, err := node.NodePublishVolume(e.Context(), &csi.NodePublishVolumeRequest{VolumeId: handle, TargetPath: target, StagingTargetPath: "/x", VolumeCapability: fileSystem})
 	if status.Code(err) != codes.Aborted || !strings.Contains(err.Error(), "another file") {
 		t.Errorf("publish: %v, want that the volume is another file", err)
+	}
+	if err := stage(); err != nil {
+		t.Fatal(err)
+	}
+	if again := staged(e, name); again.Status.StagedAttempt != 3 || again.Spec.BootID != "boot-1/1" {
+		t.Errorf("staged by attempt %d in boot %s, want 3, after attempt 2 unstaged the volume", again.Status.StagedAttempt, again.Spec.BootID)
 	}
 	if _, err := node.NodeUnstageVolume(e.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: handle, StagingTargetPath: "/x"}); err != nil {
 		t.Fatal(err)

@@ -93,7 +93,8 @@ type PavStagingSpec struct {
 	NodeName string `json:"nodeName"`
 
 	// bootID is the boot of the node (/proc/sys/kernel/random/boot_id) in which kubelet last
-	// requested the volume. An attempt of another boot is void.
+	// requested the volume, followed by / and a number if the node has lost the volume since. An
+	// attempt of another boot is void.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	BootID string `json:"bootID"`

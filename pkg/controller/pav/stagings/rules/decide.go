@@ -171,7 +171,7 @@ func (f *Facts) unwanted() Event {
 	case s.DeletionTimestamp != nil:
 		return Event{Reason: Unrequested, Message: "kubelet unstages the volume", Normal: true}
 	case s.Spec.BootID != s.Status.BootID:
-		return Event{Reason: Rebooted, Message: fmt.Sprintf("node %s has rebooted since the volume was staged", s.Spec.NodeName)}
+		return Event{Reason: Rebooted, Message: fmt.Sprintf("node %s has rebooted, or lost the volume, since it was staged", s.Spec.NodeName)}
 	default:
 		return Event{}
 	}

@@ -6,11 +6,13 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,8 +106,9 @@ type staging struct {
 	clients *pavclient.Clients
 }
 
-// newStaging makes a provisioner whose staging and unstaging pods run shell scripts.
-func newStaging(t *testing.T, stage, unstage string, change func(*stowage.PavProvisioner)) *staging {
+// newStaging makes a provisioner whose staging and unstaging pods run shell scripts. edit are texts of the
+// provisioner, each followed by another that replaces it.
+func newStaging(t *testing.T, stage, unstage string, edit ...string) *staging {
 	t.Helper()
 	e := stagingSite.New(t)
 	clients, err := pavclient.New(e.Cluster.RESTConfig())
@@ -117,11 +120,8 @@ func newStaging(t *testing.T, stage, unstage string, change func(*stowage.PavPro
 	for _, script := range []string{stage, unstage} {
 		text = strings.Replace(text, `"{{ script }}"`, quoted(script), 1)
 	}
-	e.Do(yaml.UnmarshalStrict([]byte(text), p))
+	e.Do(yaml.UnmarshalStrict([]byte(strings.NewReplacer(edit...).Replace(text)), p))
 	p.Name = e.Namespace
-	if change != nil {
-		change(p)
-	}
 	_, err = clients.Provisioners.Create(e.Context, p, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	e.Do(err)
 	frame.Wait(e, clients.Provisioners, p.Name, "accepted", func(p *stowage.PavProvisioner) bool {
@@ -129,16 +129,25 @@ func newStaging(t *testing.T, stage, unstage string, change func(*stowage.PavPro
 	})
 	e.Create(builders.MakeClass(e.Namespace).Provisioner(p.Name).Immediate().Obj())
 	for _, node := range []string{stagingOne, stagingTwo} {
-		frame.Wait(e, e.Client.StorageV1().CSINodes(), node, "registered", func(n *storagev1.CSINode) bool {
-			for _, d := range n.Spec.Drivers {
-				if d.Name == p.Name {
-					return true
-				}
-			}
-			return false
-		})
+		s.registered(node)
 	}
 	return s
+}
+
+// registered waits until kubelet of a node has the driver.
+func (s *staging) registered(node string) {
+	s.T.Helper()
+	frame.Wait(s.Env, s.Client.StorageV1().CSINodes(), node, "registered", func(n *storagev1.CSINode) bool {
+		return slices.ContainsFunc(n.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == s.Namespace })
+	})
+}
+
+// node adds a node for a test alone, with the driver.
+func (s *staging) node() *realnode.Node {
+	s.T.Helper()
+	node := s.AddNodes(frame.Node("n"))[0]
+	s.registered(node.Name)
+	return node
 }
 
 func quoted(text string) string { return fmt.Sprintf("%q", text) }
@@ -228,6 +237,7 @@ func TestStaging(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"directory": testStagingDirectory, "fuse": testStagingFUSE, "block": testStagingBlock, "moved": testStagingMoved,
 		"fails": testStagingFails, "restarts": testStagingRestarts, "escapes": testStagingEscapes,
+		"drained": testStagingDrained, "rebooted": testStagingRebooted, "lost": testStagingLost, "ends": testStagingEnds,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); test(t) })
 	}
@@ -240,7 +250,7 @@ const boundStore = `mkdir -p /store/$HANDLE /pav/volume; mount --bind /store/$HA
 // testStagingDirectory: pods of one node share a volume, also with a pod of another node. One has it
 // read-only.
 func testStagingDirectory(t *testing.T) {
-	s := newStaging(t, boundStore, "true", nil)
+	s := newStaging(t, boundStore, "true")
 	volume := s.claim("c", func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	})
@@ -262,7 +272,7 @@ func testStagingDirectory(t *testing.T) {
 // which the next pod has again.
 func testStagingFUSE(t *testing.T) {
 	s := newStaging(t, `mkdir -p /store/$HANDLE /pav/volume; ls -la /dev/fuse; exec bindfs -f -o allow_other,fsname=store /store/$HANDLE /pav/volume & pid=$!
-until grep -q " /pav/volume " /proc/self/mountinfo; do sleep 0.1; done; touch /pav/ready; trap 'kill $pid' TERM; wait $pid; wait $pid`, "true", nil)
+until grep -q " /pav/volume " /proc/self/mountinfo; do sleep 0.1; done; touch /pav/ready; trap 'kill $pid' TERM; wait $pid; wait $pid`, "true")
 	volume := s.claim("c", nil)
 	s.pod("first", stagingOne, "echo hello >/data/c/file; stat -f -c %T /data/c; sleep 1000", nil, "c")
 	s.WaitPod("first", "running", running)
@@ -282,7 +292,7 @@ until grep -q " /pav/volume " /proc/self/mountinfo; do sleep 0.1; done; touch /p
 func testStagingBlock(t *testing.T) {
 	s := newStaging(t, `[ -e /store/$HANDLE ] || truncate -s 16M /store/$HANDLE
 device=$(/usr/sbin/losetup -f --show /store/$HANDLE)
-mknod /pav/volume b $(stat -c '0x%t 0x%T' $device)`, `/usr/sbin/losetup -j /store/$HANDLE | cut -d: -f1 | while read -r device; do /usr/sbin/losetup -d $device; done`, nil)
+mknod /pav/volume b $(stat -c '0x%t 0x%T' $device)`, `/usr/sbin/losetup -j /store/$HANDLE | cut -d: -f1 | while read -r device; do /usr/sbin/losetup -d $device; done`)
 	t.Cleanup(func() { // of a failed test
 		if t.Failed() {
 			s.on(stagingOne, `losetup -l --noheadings --output=NAME,BACK-FILE | while read -r device file; do case $file in */pvc-*) losetup -d $device; esac; done`)
@@ -308,7 +318,7 @@ mknod /pav/volume b $(stat -c '0x%t 0x%T' $device)`, `/usr/sbin/losetup -j /stor
 
 // testStagingMoved: a volume that one node can use at a time follows its pod to another node.
 func testStagingMoved(t *testing.T) {
-	s := newStaging(t, boundStore, "true", nil)
+	s := newStaging(t, boundStore, "true")
 	volume := s.claim("c", nil)
 	s.pod("first", stagingOne, "echo hello >/data/c/file; sleep 1000", nil, "c")
 	s.WaitPod("first", "running", running)
@@ -325,7 +335,7 @@ func testStagingMoved(t *testing.T) {
 
 // testStagingFails: what a staging pod reports is in the events of the pod that waits.
 func testStagingFails(t *testing.T) {
-	s := newStaging(t, `if [ -e /store/$HANDLE ]; then mkdir /pav/volume; else touch /store/$HANDLE; echo "no such export" >/pav/error; exit 1; fi`, "true", nil)
+	s := newStaging(t, `if [ -e /store/$HANDLE ]; then mkdir /pav/volume; else touch /store/$HANDLE; echo "no such export" >/pav/error; exit 1; fi`, "true")
 	volume := s.claim("c", nil)
 	s.pod("waits", stagingOne, "true", nil, "c")
 	s.WaitEvent(s.Namespace, "waits", "FailedMount", "no such export")
@@ -337,7 +347,7 @@ func testStagingFails(t *testing.T) {
 // testStagingRestarts: the node service and the controller are replaced while volumes are used and
 // unstaged.
 func testStagingRestarts(t *testing.T) {
-	s := newStaging(t, boundStore, "sleep 3", nil)
+	s := newStaging(t, boundStore, "sleep 3")
 	volume := s.claim("c", nil)
 	s.pod("uses", stagingOne, "echo hello >/data/c/file; until [ -e /data/c/end ]; do sleep 0.2; done; cat /data/c/file", nil, "c")
 	s.WaitPod("uses", "running", running)
@@ -350,6 +360,87 @@ func testStagingRestarts(t *testing.T) {
 	s.Kubectl("delete", "pod", "--wait=false", "uses", "again")
 	s.Kubectl("delete", "pod", "--namespace=stowage-system", "--selector=app.kubernetes.io/name in (stowage-csi, stowage-controller)", "--wait")
 	s.unstaged(volume)
+}
+
+// testStagingDrained: a drain ends, although a staging pod in the namespace of the claim is protected.
+func testStagingDrained(t *testing.T) {
+	s := newStaging(t, "mkdir -p /store/$HANDLE /pav/volume; mount --bind /store/$HANDLE /pav/volume; touch /pav/ready; trap 'exit 0' TERM; sleep 10000 & wait $!", "true",
+		"volumeStaging:\n    podTemplate:\n", "volumeStaging:\n    podTemplate:\n      metadata: {namespace: '{{ pvc.metadata.namespace }}'}\n",
+		"  backoff:", "  podNamespaces: {claim: true}\n  backoff:")
+	node := s.node()
+	volume := s.claim("c", nil)
+	s.pod("uses", node.Name, "echo hello >/data/c/file; sleep 10000", nil, "c")
+	s.WaitPod("uses", "running", running)
+	frame.Wait(s.Env, s.Client.PolicyV1().PodDisruptionBudgets(s.Namespace), "stowage-pav-staging", "in force", func(b *policyv1.PodDisruptionBudget) bool {
+		return b.Status.ObservedGeneration == b.Generation && b.Status.CurrentHealthy > 0 && b.Status.DisruptionsAllowed == 0
+	})
+	s.Kubectl("drain", node.Name, "--force", "--ignore-daemonsets", "--delete-emptydir-data")
+	s.WaitGone("pavstaging/" + stowage.PavStagingName(s.Namespace, volume, node.Name))
+}
+
+// testStagingRebooted: a node that was cut off from power has the volume again, for the pod that had it.
+func testStagingRebooted(t *testing.T) {
+	s := newStaging(t, boundStore, "true")
+	node := s.node()
+	volume := s.claim("c", nil)
+	s.pod("uses", node.Name, "cat /data/c/file || echo hello >/data/c/file; sleep 10000", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways }, "c")
+	s.WaitPod("uses", "running", running)
+	s.Do(node.Kill())
+	s.Do(node.Start(s.Context))
+	s.WaitPod("uses", "restarted", func(p *corev1.Pod) bool {
+		return running(p) && p.Status.ContainerStatuses[0].RestartCount > 0
+	})
+	if got := s.Kubectl("logs", "uses"); got != "hello\n" {
+		t.Errorf("after the node was rebooted, the volume has %q", got)
+	}
+	frame.Wait(s.Env, s.clients.Stagings, stowage.PavStagingName(s.Namespace, volume, node.Name), "staged again", func(p *stowage.PavStaging) bool {
+		return p.Status.Phase == stowage.PavStagingStaged && p.Status.StagedAttempt > 1
+	})
+	s.remove("uses")
+	s.WaitGone("pavstaging/" + stowage.PavStagingName(s.Namespace, volume, node.Name))
+}
+
+// testStagingLost: the volume of a node that is lost goes to another one when an administrator has declared
+// the loss, and not before.
+func testStagingLost(t *testing.T) {
+	s := newStaging(t, boundStore, "true")
+	node := s.node()
+	volume := s.claim("c", nil)
+	s.pod("first", node.Name, "sleep 10000", nil, "c")
+	s.WaitPod("first", "running", running)
+	s.Do(node.Kill())
+	s.pod("second", stagingOne, "true", nil, "c")
+	frame.Wait(s.Env, s.clients.Stagings, stowage.PavStagingName(s.Namespace, volume, stagingOne), "waiting", func(p *stowage.PavStaging) bool {
+		c := meta.FindStatusCondition(p.Status.Conditions, stowage.ConditionStaged)
+		return c != nil && c.Reason == string(rules.StagedElsewhere) && strings.Contains(c.Message, node.Name)
+	})
+	s.Kubectl("taint", "node", node.Name, "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
+	s.WaitEvent(s.Namespace, "c", string(rules.Abandoned), "out-of-service")
+	s.logs("second")
+	s.remove("second")
+}
+
+// testStagingEnds: a volume that is used is unstaged by the revision that staged it, whatever happens to its
+// provisioner, its CSIDriver and its claim.
+func testStagingEnds(t *testing.T) {
+	s := newStaging(t, boundStore, "touch /store/$HANDLE/unstaged")
+	volume := s.claim("c", func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+	})
+	s.pod("uses", stagingOne, "sleep 10000", nil, "c")
+	s.WaitPod("uses", "running", running)
+	s.Kubectl("patch", "pav", s.Namespace, "--type=merge", `--patch={"spec":{"volumeUnstaging":{"podTemplate":"{{ undefined }}"}}}`)
+	frame.Wait(s.Env, s.clients.Provisioners, s.Namespace, "accepted", func(p *stowage.PavProvisioner) bool {
+		return p.Status.ObservedGeneration == 2 && meta.IsStatusConditionTrue(p.Status.Conditions, stowage.ConditionAccepted)
+	})
+	s.Kubectl("delete", "--wait=false", "pav/"+s.Namespace)
+	s.Kubectl("delete", "csidriver", s.Namespace)
+	s.Kubectl("delete", "--wait=false", "pvc/c")
+	s.remove("uses")
+	s.unstaged(volume)
+	s.on(stagingOne, `test -e /var/lib/stowage/store/"$1"/unstaged`, volume)
+	s.WaitGone("pav/" + s.Namespace)
+	s.WaitGone("pv/" + volume)
 }
 
 // testStagingEscapes: a volume is never a file of the node or another volume.
@@ -365,7 +456,7 @@ func testStagingEscapes(t *testing.T) {
 	} {
 		t.Run(row, func(t *testing.T) {
 			t.Parallel()
-			s := newStaging(t, tc.script, "true", nil)
+			s := newStaging(t, tc.script, "true")
 			volume := s.claim("c", nil)
 			s.pod("waits", stagingOne, "true", nil, "c")
 			s.WaitEvent(s.Namespace, "waits", "FailedMount", tc.message)

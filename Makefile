@@ -196,7 +196,7 @@ bench-local: control-plane ## The provisioner on real disks (root); ONLY=latency
 .PHONY: bench-staging
 bench-staging: control-plane images ## Volumes of PavProvisioners on real kubelets (root); ONLY=start,move,many PODS=n VOLUMES=n
 	@go build -v -o bin/tools/staging ./test/perf/staging 2>&1 | $(PROGRESS)
-	@bin/tools/staging -out docs/benchmarks/staging.txt -only='$(ONLY)' -pods=$(or $(PODS),0) -volumes=$(or $(VOLUMES),0)
+	@cd test/perf && ../../bin/tools/staging -out ../../docs/benchmarks/staging.txt -only='$(ONLY)' -pods=$(or $(PODS),0) -volumes=$(or $(VOLUMES),0)
 
 .PHONY: bench-plugin
 bench-plugin: ## The plugin on up to 65,000 nodes without an API server; ONLY=1000,65000 PODS=n

@@ -104,7 +104,7 @@ func Options(c Config) func() (frame.Options, error) {
 	}
 }
 
-// top is the repository, from package e2e, whose tests are all that use this package.
+// top is the repository, from where this package is used: package e2e, and the benchmark of staging.
 const top = "../.."
 
 var folder = flag.String("images", filepath.Join(top, "bin", "images"), "folder of the images that \"make images\" makes")

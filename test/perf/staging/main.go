@@ -4,10 +4,10 @@
 // Staging measures what volumes of PavProvisioners cost on real kubelets, where the pod templates do
 // next to nothing, beside pods with an emptyDir:
 //
-//	go run ./test/perf/staging -only start -pods 10                   some, printed only
-//	go run ./test/perf/staging -out docs/benchmarks/staging.txt       everything, stored
+//	make bench-staging                          everything, stored in docs/benchmarks/staging.txt
+//	make bench-staging ONLY=start PODS=10       a part
 //
-// "make bench-staging" runs it, as root, after "make images".
+// It runs as root, in a folder two below the repository, as package install requires.
 package main
 
 import (
@@ -179,7 +179,7 @@ func (b *bench) ready(ctx context.Context, name string) error {
 
 // gone deletes an object, such as pod/name, and waits until it is gone.
 func (b *bench) gone(ctx context.Context, objects ...string) error {
-	_, err := b.Kubectl(ctx, append([]string{"delete", "--wait", "--timeout=-1s"}, objects...)...)
+	_, err := b.Kubectl(ctx, append([]string{"delete", "--wait"}, objects...)...)
 	return err
 }
 

@@ -119,7 +119,9 @@ func (v volume) restage(ctx context.Context, s *stowage.PavStaging) error {
 	if err := v.files.do(ctx, v.key(), func() error { return v.unused(v.key()) }); err != nil {
 		return fmt.Errorf("%w: %w", errReplaced, err)
 	}
-	_, err := v.update(ctx, s, func(spec *stowage.PavStagingSpec) { spec.BootID = fmt.Sprintf("%s/%d", v.BootID, s.Status.StagedAttempt) })
+	_, err := v.update(ctx, s, func(spec *stowage.PavStagingSpec) {
+		spec.BootID = fmt.Sprintf("%s/%d", v.BootID, s.Status.StagedAttempt)
+	})
 	return err
 }
 

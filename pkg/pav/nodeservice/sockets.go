@@ -140,11 +140,13 @@ func (d *drivers) remove(driver string) {
 // stop stops to serve all drivers, and waits for their goroutines.
 func (d *drivers) stop() {
 	d.mu.Lock()
-	for _, stop := range d.stops {
-		defer stop()
-	}
+	stops := d.stops
 	d.stops = nil
 	d.mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
+	d.running.Wait()
 }
 
 // registrar answers kubelet's plugin watcher.

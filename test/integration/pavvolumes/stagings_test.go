@@ -5,6 +5,7 @@ package pavvolumes_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -326,7 +327,9 @@ func TestStagingPods(t *testing.T) {
 			t.Parallel()
 			e := fixture.New(t)
 			text := withStaging
-			if row == "runs for too long" {
+			slow := row == "runs for too long"
+			if slow {
+				// On a loaded machine, a pod that gets ready may exceed this, too: another attempt follows.
 				text = strings.Replace(text, "  backoff:", "  timeouts: {staging: 1s}\n  backoff:", 1)
 			}
 			provide(e, text, corev1.PersistentVolumeReclaimDelete, stages(func(_ string, number int) outcome {
@@ -347,10 +350,11 @@ func TestStagingPods(t *testing.T) {
 			s := seen(e, clients.Stagings, name, func(s *stowage.PavStaging) bool {
 				return s.Status.Phase == stowage.PavStagingStaged && s.Status.StagedAttempt > 1 && s.Status.Step == nil
 			})
-			if s.Status.StagedAttempt != 3 || s.Status.Failures != 0 || s.Status.LastError == nil {
+			attempt := s.Status.StagedAttempt
+			if attempt%2 == 0 || attempt > 3 && !slow || s.Status.Failures != 0 || s.Status.LastError == nil {
 				t.Errorf("status %+v, want that pod 3 staged the volume, after pod 2 unstaged it", s.Status)
 			}
-			patchStaging(e, name, `{"spec":{"clearedAttempt":2}}`)
+			patchStaging(e, name, fmt.Sprintf(`{"spec":{"clearedAttempt":%d}}`, attempt-1))
 			unstaged(e, name)
 		})
 	}

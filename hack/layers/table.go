@@ -15,7 +15,7 @@ type Layer int
 const (
 	Wiring  Layer = 5 // commands: flags and wiring
 	Serving Layer = 4 // secure serving, health checks, leader election
-	Adapter Layer = 3 // scheduler plugin, extender protocol
+	Adapter Layer = 3 // scheduler plugin, extender protocol, CSI
 	Acting  Layer = 2 // writes to the API or to disks
 	Cache   Layer = 1 // informers, indexes, reservations
 	Pure    Layer = 0 // decides, without clock, client or disk
@@ -58,7 +58,7 @@ func Packages() []Package {
 		{"pkg/localdisk/diskreports", Cache},
 		{"pkg/localdisk/*", Pure},
 
-		{"pkg/pav/nodeservice", Acting},
+		{"pkg/pav/nodeservice", Adapter},
 		{"pkg/pav/pavdir", Cache}, // reads only
 		{"pkg/pav/pavclient", Cache},
 		{"pkg/pav/*", Pure},

@@ -225,7 +225,7 @@ func (s *Service) removeOld(ctx context.Context, key string) error {
 		return err
 	}
 	for _, uid := range uids {
-		if err := s.Dirs.Remove(key, uid); err != nil {
+		if err := s.Dirs.Remove(ctx, key, uid); err != nil {
 			return err
 		}
 	}
@@ -315,7 +315,7 @@ func (v volume) unstage(ctx context.Context) error {
 	if err := v.waitGone(ctx, staging); err != nil {
 		return err
 	}
-	return v.files.do(ctx, v.key(), func() error { return v.Dirs.Remove(v.key(), string(staging.UID)) })
+	return v.files.do(ctx, v.key(), func() error { return v.Dirs.Remove(ctx, v.key(), string(staging.UID)) })
 }
 
 // waitGone waits until a PavStaging does not exist.

@@ -7,6 +7,7 @@
 package stagingdir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,6 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/device/files"
+	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/pav/pavdir"
 	"stowage.dev/stowage/pkg/pav/report"
 )
@@ -199,8 +202,9 @@ func names(directory string, matches *regexp.Regexp) ([]string, error) {
 	return found, nil
 }
 
-// Remove removes the directories of a staging. It fails with *Left if anything is mounted there.
-func (d *Dirs) Remove(volume, uid string) error {
+// Remove removes the directories of a staging, and nothing of other file systems. It fails with *Left
+// if anything is mounted there.
+func (d *Dirs) Remove(ctx context.Context, volume, uid string) error {
 	path, err := d.path(volume, uid)
 	if err != nil {
 		return err
@@ -208,18 +212,18 @@ func (d *Dirs) Remove(volume, uid string) error {
 	if err := d.Clear(volume, uid, math.MaxInt64, nil); err != nil {
 		return err
 	}
-	parent, err := os.OpenRoot(filepath.Dir(path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	// A container that still runs may mount something meanwhile.
+	root, err := files.Open(path, nil)
+	if err == nil {
+		err = root.Clean(ctx, func(disk.Progress) error { return nil })
 	}
-	if err != nil {
-		return fmt.Errorf("open the directory of volume %s: %w", volume, err)
+	if err == nil {
+		err = unix.Rmdir(path)
 	}
-	defer parent.Close()
-	if err := parent.RemoveAll(uid); err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the directories of staging %s: %w", uid, err)
 	}
-	if err := os.Remove(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
+	if err := unix.Rmdir(filepath.Dir(path)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
 		return fmt.Errorf("remove the directory of volume %s: %w", volume, err)
 	}
 	return nil

@@ -220,15 +220,15 @@ func TestRemove(t *testing.T) {
 	n.do(unix.Mount(outside, filepath.Join(n.pav(2), "volume"), "", unix.MS_BIND, ""))
 	open, err := os.Create(filepath.Join(n.pav(2), "volume/dir/file"))
 	n.do(err)
-	if err := n.Remove(volume, uid); err == nil {
+	if err := n.Remove(t.Context(), volume, uid); err == nil {
 		t.Error("directories with a busy mount were removed")
 	}
 	n.do(open.Close())
 	if found, err := n.UIDs(volume); err != nil || fmt.Sprint(found) != "["+uid+"]" {
 		t.Errorf("stagings %v, %v", found, err)
 	}
-	n.do(n.Remove(volume, uid))
-	n.do(n.Remove(volume, uid))
+	n.do(n.Remove(t.Context(), volume, uid))
+	n.do(n.Remove(t.Context(), volume, uid))
 	if _, err := os.Stat(filepath.Join(outside, "dir/file")); err != nil {
 		t.Errorf("a file that was linked, or mounted, is gone: %v", err)
 	}
@@ -237,12 +237,35 @@ func TestRemove(t *testing.T) {
 	}
 }
 
+// What is mounted between the check for mounts and the removal is not removed.
+func TestRemoveMountedMeanwhile(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	outside := filepath.Join(n.path, "outside")
+	n.do(os.MkdirAll(filepath.Join(outside, "dir"), 0o755))
+	n.do(os.Mkdir(filepath.Join(n.pav(2), "volume"), 0o755))
+	before := filepath.Join(n.path, "proc")
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	n.do(err)
+	n.do(os.MkdirAll(filepath.Join(before, "self"), 0o755))
+	n.do(os.WriteFile(filepath.Join(before, "self/mountinfo"), table, 0o644))
+	n.do(unix.Mount(outside, filepath.Join(n.pav(2), "volume"), "", unix.MS_BIND, ""))
+	dirs, err := stagingdir.New(stagingdir.Config{Root: n.Root, Proc: before, Sys: "/sys", Dev: "/dev"})
+	n.do(err)
+	if err := dirs.Remove(t.Context(), volume, uid); err == nil || !strings.Contains(err.Error(), "something is mounted at") {
+		t.Errorf("error %v, want that something is mounted", err)
+	}
+	if _, err := os.Stat(filepath.Join(outside, "dir")); err != nil {
+		t.Errorf("a directory that was mounted is gone: %v", err)
+	}
+}
+
 // Names that are none of a volume or a UID name no directory.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	for _, name := range []string{"", "..", "../../etc", volume + "/..", strings.ToUpper(volume)} {
-		if err := n.Remove(name, uid); err == nil {
+		if err := n.Remove(t.Context(), name, uid); err == nil {
 			t.Errorf("volume %q was removed", name)
 		}
 		if _, err := n.Open(stagingdir.Attempt{Volume: volume, UID: name + "/..", Number: 1}); err == nil {

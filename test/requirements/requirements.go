@@ -51,6 +51,10 @@ var programs = []program{
 	{"docker-registry", "docker-registry", []Use{E2E}},
 	{"bindfs", "bindfs", []Use{E2E, Disks}},
 	{"losetup", "mount", []Use{E2E, Disks}},
+	{"fusermount", "fuse3", []Use{E2E}},
+	{"qemu-img", "qemu-utils", []Use{E2E}},
+	{"qemu-storage-daemon", "qemu-system-common", []Use{E2E}},
+	{"rclone", "rclone", []Use{E2E}},
 
 	{"setfacl", "acl", []Use{Disks}},
 	{"setfattr", "attr", []Use{Disks}},
@@ -61,7 +65,6 @@ var programs = []program{
 	{"sgdisk", "gdisk", []Use{Disks}},
 	{"pvcreate", "lvm2", []Use{Disks}},
 	{"mdadm", "mdadm", []Use{Disks}},
-	{"losetup", "mount", []Use{Disks}},
 	{"blkid", "util-linux", []Use{Disks}},
 	{"mkfs.xfs", "xfsprogs", []Use{Disks}},
 }

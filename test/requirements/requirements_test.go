@@ -53,7 +53,7 @@ func TestMissing(t *testing.T) {
 // each package once.
 func TestPackages(t *testing.T) {
 	t.Parallel()
-	want := append(Packages(Nodes), "bindfs", "docker-registry")
+	want := append(Packages(Nodes), "bindfs", "docker-registry", "fuse3", "qemu-system-common", "qemu-utils", "rclone")
 	slices.Sort(want)
 	if diff := cmp.Diff(want, Packages(E2E)); diff != "" {
 		t.Errorf("packages of end-to-end tests (-want +got):\n%s", diff)

@@ -77,6 +77,25 @@ func OutcomeOf(pod *corev1.Pod) Outcome {
 	return o
 }
 
+// Done reports whether the main containers of a pod that runs have succeeded, and none is restarted: only
+// its report is missing. Kubelet takes a second or two to end the reporter.
+func Done(pod *corev1.Pod) bool {
+	if pod.Spec.RestartPolicy == corev1.RestartPolicyAlways || OutcomeOf(pod).State != Running || disruption(pod) != "" {
+		return false
+	}
+	for _, c := range pod.Spec.Containers {
+		if c.RestartPolicy != nil {
+			return false
+		}
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		if t := s.State.Terminated; t == nil || t.ExitCode != 0 || t.FinishedAt.IsZero() {
+			return false
+		}
+	}
+	return len(pod.Status.ContainerStatuses) == len(pod.Spec.Containers) && len(pod.Spec.Containers) > 0
+}
+
 // ReportOf returns the report that the reporter left in its termination message. The errors are
 // those of report.Decode; a reporter that has not terminated left no report.
 func ReportOf(status *corev1.PodStatus) (report.Report, error) {

@@ -48,6 +48,18 @@ func (f *files) do(ctx context.Context, volume string, operation func() error) e
 	}
 }
 
+// responds is how long the file system of a volume may take to respond. Until then, kubelet does nothing
+// else with the volume.
+const responds = 20 * time.Second
+
+// examine is files.do for an operation that the file system of the volume may hold up. ctx of the operation
+// ends when its caller has gone.
+func (v volume) examine(ctx context.Context, operation func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, responds)
+	defer cancel()
+	return v.files.do(ctx, v.key(), func() error { return operation(ctx) })
+}
+
 func (f *files) enter(volume string) *turn {
 	f.mu.Lock()
 	defer f.mu.Unlock()

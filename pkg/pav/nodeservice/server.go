@@ -104,12 +104,13 @@ func (s *server) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolume
 	if err != nil {
 		return nil, err
 	}
-	if _, err := kindOf(r.VolumeCapability); err != nil {
+	kind, err := kindOf(r.VolumeCapability)
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := limited(ctx)
 	defer cancel()
-	return &csi.NodePublishVolumeResponse{}, again(ctx, v.publish(ctx, r))
+	return &csi.NodePublishVolumeResponse{}, again(ctx, v.publish(ctx, r, kind))
 }
 
 // NodeUnpublishVolume implements csi.NodeServer. It needs no API server.
@@ -133,7 +134,7 @@ func (s *server) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeSta
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	var stats publish.Stats
-	err = v.files.do(ctx, v.key(), func() (err error) {
+	err = v.examine(ctx, func(context.Context) (err error) {
 		stats, err = v.Publisher.Stats(r.VolumePath)
 		return err
 	})
@@ -190,7 +191,7 @@ func again(ctx context.Context, err error) error {
 }
 
 // publish mounts the staged volume at a target path.
-func (v volume) publish(ctx context.Context, r *csi.NodePublishVolumeRequest) error {
+func (v volume) publish(ctx context.Context, r *csi.NodePublishVolumeRequest, kind report.Kind) error {
 	staging := v.staging(v.name())
 	if staging == nil || !v.identified(staging) { // the informer may lag behind NodeStageVolume
 		var err error
@@ -198,17 +199,17 @@ func (v volume) publish(ctx context.Context, r *csi.NodePublishVolumeRequest) er
 			return err
 		}
 	}
-	if staging == nil {
-		return fmt.Errorf("volume %s is not staged: PavStaging %s does not exist", v.handle, v.name())
-	}
-	if !v.identified(staging) {
-		return v.waits(staging)
+	if staging == nil || !v.identified(staging) {
+		var err error
+		if staging, err = v.stageAgain(ctx, kind); err != nil {
+			return err
+		}
 	}
 	options := publish.Options{
 		ReadOnly: r.Readonly || readOnlyMode(r.VolumeCapability.GetAccessMode().GetMode()),
 		Flags:    r.VolumeCapability.GetMount().GetMountFlags(),
 	}
-	return v.files.do(ctx, v.key(), func() error {
+	return v.examine(ctx, func(ctx context.Context) error {
 		opened, err := v.Dirs.Open(v.attempt(staging))
 		if err != nil {
 			return err
@@ -222,8 +223,35 @@ func (v volume) publish(ctx context.Context, r *csi.NodePublishVolumeRequest) er
 				return err
 			}
 		}
+		if ctx.Err() != nil { // kubelet may have unpublished the volume meanwhile, and removed the pod
+			return context.Cause(ctx)
+		}
 		return v.Publisher.Publish(opened, r.TargetPath, options)
 	})
+}
+
+// stageAgain has a volume staged that was unstaged, or lost, while kubelet had it: for a pod that starts then,
+// kubelet does not call NodeStageVolume again. It waits for a short time only, in which kubelet does nothing else
+// with the volume, and not at all while another pod has it.
+func (v volume) stageAgain(ctx context.Context, kind report.Kind) (*stowage.PavStaging, error) {
+	if err := v.unused(v.key()); err != nil {
+		return nil, fmt.Errorf("volume %s is not staged any more: %w", v.handle, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, responds)
+	defer cancel()
+	if err := v.stage(ctx, kind); err != nil {
+		return nil, err
+	}
+	staging, err := v.get(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case staging == nil:
+		return nil, v.missing()
+	case !v.identified(staging):
+		return nil, v.waits(staging)
+	}
+	return staging, nil
 }
 
 // identified reports whether the volume is staged, and known.

@@ -254,7 +254,7 @@ func wrap(err error, format string, args ...any) error {
 // identify compares /pav/volume with what it was before, or records it.
 func (v volume) identify(ctx context.Context, s *stowage.PavStaging, kind report.Kind) error {
 	var found stowage.StagedVolume
-	err := v.files.do(ctx, v.key(), func() error {
+	err := v.examine(ctx, func(context.Context) error {
 		opened, err := v.Dirs.Open(v.attempt(s))
 		if err != nil {
 			return err
@@ -292,7 +292,8 @@ func same(was *stowage.StagedVolume, is stowage.StagedVolume) error {
 
 // unstage has the volume unstaged, and waits until it is.
 func (v volume) unstage(ctx context.Context) error {
-	if err := v.files.do(ctx, v.key(), func() error { return v.unused(v.key()) }); err != nil {
+	// Not files.do: a file system that hangs does so until its staging pod is deleted.
+	if err := v.unused(v.key()); err != nil {
 		return err
 	}
 	staging := v.staging(v.name())

@@ -69,6 +69,8 @@ type Config struct {
 	Provisioner map[string]string
 	// Configs are files config.yaml that replace those of the manifests, by ConfigMap.
 	Configs map[string]string
+	// Patches are strategic merge patches of objects of the manifests.
+	Patches []string
 	// Nodes are added before anything is applied; the site's tests share them.
 	Nodes []realnode.NodeSpec
 	// Before is called when the nodes run and nothing is installed, if it is set.
@@ -183,6 +185,9 @@ func (c Config) write(dir string) error {
 		if k.files[strings.ReplaceAll(file, "/", "-")], err = os.ReadFile(filepath.Join(manifests, file)); err != nil {
 			return err
 		}
+	}
+	for _, patch := range c.Patches {
+		k.patches = append(k.patches, map[string]string{"patch": patch})
 	}
 	c.addClasses(&k)
 	resources := slices.AppendSeq(folders, maps.Keys(k.files))

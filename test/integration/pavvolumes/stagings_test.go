@@ -351,10 +351,11 @@ func TestStagingPods(t *testing.T) {
 				return s.Status.Phase == stowage.PavStagingStaged && s.Status.StagedAttempt > 1 && s.Status.Step == nil
 			})
 			attempt := s.Status.StagedAttempt
-			if attempt%2 == 0 || attempt > 3 && !slow || s.Status.Failures != 0 || s.Status.LastError == nil {
+			if attempt%2 == 0 || attempt > 3 && !slow || s.Status.Failures == 0 || s.Status.LastError == nil {
 				t.Errorf("status %+v, want that pod 3 staged the volume, after pod 2 unstaged it", s.Status)
 			}
-			patchStaging(e, name, fmt.Sprintf(`{"spec":{"clearedAttempt":%d}}`, attempt-1))
+			patchStaging(e, name, fmt.Sprintf(`{"spec":{"clearedAttempt":%d,"volume":{"attempt":%d,"fileSystem":"8:1","inode":"2"}}}`, attempt-1, attempt))
+			seen(e, clients.Stagings, name, func(s *stowage.PavStaging) bool { return s.Status.Failures == 0 })
 			unstaged(e, name)
 		})
 	}

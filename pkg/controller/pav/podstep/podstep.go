@@ -43,6 +43,8 @@ type Pod struct {
 	Finalized, Over bool
 	// Ready: it runs, was not deleted, and all its containers are ready, the reporter included.
 	Ready bool
+	// Done: its main containers have succeeded, and its report follows (helperpod.Done).
+	Done bool
 	// Result is of its main containers; nil while they run. A pod whose deletion was requested
 	// before they had ended has not succeeded, whatever they returned.
 	Result *stowage.PavStepResult

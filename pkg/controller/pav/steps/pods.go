@@ -57,6 +57,7 @@ func PodFacts(pod *corev1.Pod, owner types.UID, namespace string) *podstep.Pod {
 		Finalized: slices.Contains(pod.Finalizers, wellknown.PavPodFinalizer),
 		Over:      outcome.State != helperpod.Running,
 		Ready:     outcome.State == helperpod.Running && pod.DeletionTimestamp == nil && ready(pod),
+		Done:      helperpod.Done(pod),
 		Result:    podstep.ResultOf(outcome),
 		Problem:   podProblem(pod),
 	}

@@ -25,6 +25,10 @@ func TestPodFacts(t *testing.T) {
 	ready := func(p *corev1.Pod) {
 		p.Status.Phase, p.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	}
+	done := func(p *corev1.Pod) {
+		p.Spec.Containers, p.Status.Phase = []corev1.Container{{Name: "c"}}, corev1.PodRunning
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()}}}}
+	}
 	unscheduled := func(reason string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, Message: "why"}}
@@ -45,7 +49,19 @@ func TestPodFacts(t *testing.T) {
 		"unschedulable":              {unscheduled(corev1.PodReasonUnschedulable), podstep.Pod{UID: "p", Adoptable: true, Problem: "is not scheduled: why"}},
 		"the scheduler failed":       {unscheduled(corev1.PodReasonSchedulerError), podstep.Pod{UID: "p", Adoptable: true}},
 		"ready":                      {ready, podstep.Pod{UID: "p", Adoptable: true, Ready: true}},
-		"ready, but being deleted":   {func(p *corev1.Pod) { ready(p); p.DeletionTimestamp, p.Spec.NodeName = &deleted, "n" }, podstep.Pod{UID: "p", Adoptable: true, DeletedAt: deleted.Time}},
+		"done":                       {done, podstep.Pod{UID: "p", Adoptable: true, Done: true}},
+		"done, but being deleted":    {func(p *corev1.Pod) { done(p); p.DeletionTimestamp, p.Spec.NodeName = &deleted, "n" }, podstep.Pod{UID: "p", Adoptable: true, DeletedAt: deleted.Time}},
+		"done, restarted":            {func(p *corev1.Pod) { done(p); p.Spec.RestartPolicy = corev1.RestartPolicyAlways }, podstep.Pod{UID: "p", Adoptable: true}},
+		"done, restarted by a rule": {func(p *corev1.Pod) {
+			done(p)
+			p.Spec.Containers[0].RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		}, podstep.Pod{UID: "p", Adoptable: true}},
+		"one of two is done": {func(p *corev1.Pod) {
+			done(p)
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "d"})
+		}, podstep.Pod{UID: "p", Adoptable: true}},
+		"failed, not reported":     {func(p *corev1.Pod) { done(p); p.Status.ContainerStatuses[0].State.Terminated.ExitCode = 1 }, podstep.Pod{UID: "p", Adoptable: true}},
+		"ready, but being deleted": {func(p *corev1.Pod) { ready(p); p.DeletionTimestamp, p.Spec.NodeName = &deleted, "n" }, podstep.Pod{UID: "p", Adoptable: true, DeletedAt: deleted.Time}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

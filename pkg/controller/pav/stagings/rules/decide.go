@@ -227,7 +227,10 @@ func (f *Facts) stage() Step {
 		return f.failed(stowage.PavStagingPending, StagingFailed, f.Evaluated.Problem)
 	}
 	h.Stays = true
-	if _, ready := podstep.Next(h).(podstep.Ready); ready {
+	action := podstep.Next(h)
+	_, ready := action.(podstep.Ready)
+	_, waits := action.(podstep.Wait)
+	if ready || waits && f.leftDirectory() {
 		return f.staged(f.Staging.Status.Step)
 	}
 	step, result := f.run(h)
@@ -241,12 +244,20 @@ func (f *Facts) stage() Step {
 	}
 }
 
+// leftDirectory reports whether the main containers of the staging pod have succeeded, and the volume is a
+// directory. Whether they left one, the node examines before it uses it, and the report tells; the size of
+// a device is only in the report.
+func (f *Facts) leftDirectory() bool {
+	kind, _ := f.wantedVolume()
+	return f.Pod.Done && kind == report.Directory
+}
+
 // staged returns the Record of a volume that is available. step is that of the staging pod; nil if it
-// has ended.
+// has ended. The node's confirmation resets the number of failures.
 func (f *Facts) staged(step *stowage.PavVolumeStep) Record {
 	event := Event{Reason: Succeeded, Message: fmt.Sprintf("Staged volume %s on node %s", f.Staging.Status.VolumeName, f.Staging.Spec.NodeName), Normal: true}
 	return f.next(event, func(s *stowage.PavStagingStatus) {
-		s.Phase, s.StagedAttempt, s.Step, s.Failures, s.RetryTime = stowage.PavStagingStaged, f.Staging.Status.Step.Attempt, step, 0, nil
+		s.Phase, s.StagedAttempt, s.Step, s.RetryTime = stowage.PavStagingStaged, f.Staging.Status.Step.Attempt, step, nil
 	})
 }
 
@@ -254,6 +265,9 @@ func (f *Facts) staged(step *stowage.PavVolumeStep) Record {
 func (f *Facts) keep() Step {
 	if event := f.unwanted(); event.Reason != "" {
 		return f.certain(f.leave(event))
+	}
+	if volume := f.Staging.Spec.Volume; f.Staging.Status.Failures > 0 && volume != nil && volume.Attempt == f.Staging.Status.StagedAttempt {
+		return f.next(Event{}, func(s *stowage.PavStagingStatus) { s.Failures = 0 })
 	}
 	if f.Staging.Status.Step == nil { // the staging pod has succeeded
 		return Wait{}

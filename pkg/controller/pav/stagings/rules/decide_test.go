@@ -83,6 +83,7 @@ func pod(changes ...func(*podstep.Pod)) func(*Facts) {
 }
 
 func isReady(p *podstep.Pod) { p.Ready = true }
+func isDone(p *podstep.Pod)  { p.Done = true }
 
 // ended has the helper pod end.
 func ended(succeeded bool, message string, volume report.Volume) func(*podstep.Pod) {
@@ -106,6 +107,8 @@ func stale(f *Facts)      { f.Live = false }
 func unfinished(f *Facts) { f.Staging.Finalizers = nil }
 func stagedBy(f *Facts)   { f.Staging.Status.StagedAttempt = 1 }
 func static(f *Facts)     { f.Volume = nil }
+func failures(f *Facts)   { f.Staging.Status.Failures = 2 }
+func block(f *Facts)      { f.PVs[0].Spec.VolumeMode = new(corev1.PersistentVolumeBlock) }
 
 var directory = report.Volume{Kind: report.Directory}
 
@@ -122,6 +125,9 @@ func describe(s Step) string {
 			if step.Result != nil {
 				text += fmt.Sprintf(" result %t", step.Result.Succeeded)
 			}
+		}
+		if s.Status.Phase == stowage.PavStagingStaged && s.Status.Failures > 0 {
+			text += fmt.Sprintf(" failures %d", s.Status.Failures)
 		}
 		if s.Event.Reason != "" {
 			text += " " + string(s.Event.Reason)
@@ -184,6 +190,9 @@ func TestDecide(t *testing.T) {
 		"staging pod runs":                {in(staging, step(byStaging), pod()), "Record Staging Staging 1 pod"}, // sets the condition
 		"staging pod does not run":        {in(staging, step(byStaging), pod(func(p *podstep.Pod) { p.Problem = "why" })), "Record Staging Staging 1 pod PodNotRunning"},
 		"staging pod is ready":            {in(staging, step(byStaging), pod(isReady)), "Record Staged Staging 1 pod VolumeStaged"},
+		"staging pod is done":             {in(staging, step(byStaging), pod(isDone)), "Record Staged Staging 1 pod VolumeStaged"},
+		"staging pod of a device is done": {in(staging, step(byStaging), pod(isDone), block), "Record Staging Staging 1 pod"},
+		"staging pod was done and failed": {in(staged, stagedBy, step(byStaging), pod(ended(true, "", report.Volume{}))), "Record Staged Staging 1 pod result false"},
 		"staging pod has succeeded":       {in(staging, step(byStaging), pod(ended(true, "", directory))), "Record Staging Staging 1 pod result true"},
 		"staging pod left no volume":      {in(staging, step(byStaging), pod(ended(true, "", report.Volume{}))), "Record Staging Staging 1 pod result false"},
 		"staging pod left a device":       {in(staging, step(byStaging), pod(ended(true, "", report.Volume{Kind: report.BlockDevice}))), "Record Staging Staging 1 pod result false"},
@@ -207,6 +216,9 @@ func TestDecide(t *testing.T) {
 		"staged, pod has failed":        {in(staged, stagedBy, step(byStaging), pod(ended(false, "died", directory))), "Record Staged Staging 1 pod result false"},
 		"staged, pod has succeeded":     {in(staged, stagedBy, step(byStaging), done(true, "")), "Record Staged"},
 		"staged, failure recorded":      {in(staged, stagedBy, step(byStaging), done(false, "died")), "Record Unstaging StagingFailed"},
+		"staged, node has confirmed":    {in(staged, stagedBy, failures, func(f *Facts) { f.Staging.Spec.Volume = &stowage.StagedVolume{Attempt: 1} }), "Record Staged"},
+		"staged, confirmed another one": {in(staged, stagedBy, failures, func(f *Facts) { f.Staging.Spec.Volume = &stowage.StagedVolume{Attempt: 0} }), "Record Staged failures 2"},
+		"staged after failures":         {in(staging, step(byStaging), pod(isReady), failures), "Record Staged Staging 1 pod failures 2 VolumeStaged"},
 		"staged, deleted":               {in(staged, stagedBy, step(byStaging), pod(isReady), deleted), "Record Unstaging Staging 1 pod NotRequested"},
 		"staged, rebooted":              {in(staged, stagedBy, rebooted), "Record Unstaging NodeRebooted"},
 		"staged, provisioner gone":      {in(staged, stagedBy, func(f *Facts) { f.Provisioner = nil }), "Record Staged"},

@@ -207,10 +207,12 @@ func (w *world) progress(pod *podstep.Pod, step *stowage.PavVolumeStep, calm boo
 		return
 	}
 	switch {
+	case staging && w.chance(20):
+		pod.Done = true
 	case staging && w.chance(60):
 		pod.Ready = !pod.Ready || calm
 	case w.chance(40) && (!staging || !calm):
-		pod.Over, pod.Ready = true, false
+		pod.Over, pod.Ready, pod.Done = true, false, false
 		succeeded := calm || w.chance(60)
 		pod.Result, pod.Volume = &stowage.PavStepResult{Succeeded: succeeded}, report.Volume{Kind: report.Directory}
 		if step != nil && step.Name == stowage.PavStepUnstaging && succeeded {

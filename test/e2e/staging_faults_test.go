@@ -195,9 +195,9 @@ func testStagingUnreachable(t *testing.T) {
 	s.empty(node.Name, volume)
 }
 
-// testStagingRegisteredAnew: the Node of a machine is deleted while containers of the machine run. When it is
+// testStagingRegisteredAgain: the Node of a machine is deleted while containers of the machine run. When it is
 // registered again, nothing of before is left, and it can have the volume again.
-func testStagingRegisteredAnew(t *testing.T) {
+func testStagingRegisteredAgain(t *testing.T) {
 	s := newStaging(t, served, "true")
 	node := s.node()
 	volume := s.claim("c", nil)

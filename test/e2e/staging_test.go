@@ -25,7 +25,7 @@ func TestStaging(t *testing.T) {
 		"fails": testStagingFails, "restarts": testStagingRestarts, "escapes": testStagingEscapes,
 		"drained": testStagingDrained, "rebooted": testStagingRebooted, "lost": testStagingLost, "ends": testStagingEnds,
 		"slow": testStagingSlow, "shared": testStagingShared, "hangs": testStagingHangs,
-		"unreachable": testStagingUnreachable, "registered anew": testStagingRegisteredAnew, "deleted": testStagingDeleted,
+		"unreachable": testStagingUnreachable, "registered again": testStagingRegisteredAgain, "deleted": testStagingDeleted,
 		"stuck": testStagingStuck, "owned": testStagingOwned, "no service": testStagingNoService,
 		"hello": testStagingHello, "object store": testStagingObjectStore, "encryption": testStagingEncryption,
 	} {

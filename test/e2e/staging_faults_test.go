@@ -196,7 +196,7 @@ func testStagingUnreachable(t *testing.T) {
 }
 
 // testStagingRegisteredAgain: the Node of a machine is deleted while containers of the machine run. When it is
-// registered again, nothing of before is left, and it can have the volume again.
+// registered again, nothing is left, and it can have the volume again.
 func testStagingRegisteredAgain(t *testing.T) {
 	s := newStaging(t, served, "true")
 	node := s.node()
@@ -263,7 +263,7 @@ func testStagingStuck(t *testing.T) {
 	s.WaitEvent(s.Namespace, "c", string(rules.UnstagingFailed), "the server does not answer")
 	s.pod("second", stagingTwo, "true", nil, "c")
 	s.waitsFor(volume, stagingOne)
-	frame.Wait(s.Env, s.clients.Stagings, stowage.PavStagingName(s.Namespace, volume, stagingOne), "unstaged in vain again and again", func(p *stowage.PavStaging) bool {
+	frame.Wait(s.Env, s.clients.Stagings, stowage.PavStagingName(s.Namespace, volume, stagingOne), "unstaged several times", func(p *stowage.PavStaging) bool {
 		return p.Status.UnstagingFailures > 2
 	})
 	s.Kubectl("annotate", "pavstaging", stowage.PavStagingName(s.Namespace, volume, stagingOne), "stowage.dev/pav-unstaged=true")

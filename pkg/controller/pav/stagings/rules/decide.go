@@ -245,7 +245,7 @@ func (f *Facts) stage() Step {
 }
 
 // leftDirectory reports whether the main containers of the staging pod have succeeded, and the volume is a
-// directory. Whether they left one, the node examines before it uses it, and the report tells; the size of
+// directory. Whether they left one, the node examines before it uses it, and the report has it; the size of
 // a device is only in the report.
 func (f *Facts) leftDirectory() bool {
 	kind, _ := f.wantedVolume()

@@ -130,6 +130,15 @@ func Bans() []Ban {
 			Why:     "the reporter runs once a second as a probe; it does not depend on Kubernetes, which keeps it small",
 		},
 		{
+			Imports: []string{
+				"k8s.io/apiserver", "k8s.io/client-go/informers", "k8s.io/client-go/kubernetes", "k8s.io/client-go/tools/events",
+				"k8s.io/client-go/tools/leaderelection", "k8s.io/client-go/tools/record", "stowage.dev/stowage/pkg/server/leader",
+			},
+			On:  []string{"cmd/csi", "pkg/pav", "pkg/server", "pkg/controller/loop"},
+			But: []string{"pkg/server/leader"},
+			Why: "stowage-csi runs on every node; the types and clients of all Kubernetes APIs take memory",
+		},
+		{
 			Imports: []string{"stowage.dev/stowage/pkg/testing"},
 			But:     []string{"pkg/testing", "test"},
 			Why:     "fixtures are for test files and test/",

@@ -6,18 +6,12 @@ package server
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"slices"
-	"sync"
 
-	"github.com/go-logr/logr"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 )
 
@@ -65,69 +59,6 @@ func ServeCalls(ctx context.Context, c CallsConfig) error {
 	return serveTLS(ctx, server, newBoundedListener(listener, cmp.Or(c.handshakes, maxHandshakes)), tlsFiles{
 		cert: c.CertFile, key: c.KeyFile, clientCA: c.ClientCAFile, protocols: []string{"h2", "http/1.1"},
 	})
-}
-
-// tlsFiles are PEM files, reloaded when they change, and the protocols above TLS.
-type tlsFiles struct {
-	cert, key string
-	// clientCA has the authorities of client certificates; empty: clients need no certificate.
-	clientCA  string
-	protocols []string
-}
-
-// serveTLS serves until ctx ends. The files are watched as long as requests are served.
-func serveTLS(ctx context.Context, server *http.Server, listener net.Listener, f tlsFiles) error {
-	following, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var files sync.WaitGroup
-	defer files.Wait()
-	defer stop()
-	config, err := f.follow(following, &files)
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
-	server.TLSConfig = config
-	// Rejected handshakes must not fill the log.
-	server.ErrorLog = slog.NewLogLogger(logr.ToSlogHandler(klog.FromContext(ctx).V(4)), slog.LevelInfo)
-	return untilDone(ctx, server, func() error { return server.ServeTLS(listener, "", "") })
-}
-
-// follow reads the files, and reloads them when they change until ctx ends.
-func (f tlsFiles) follow(ctx context.Context, running *sync.WaitGroup) (*tls.Config, error) {
-	// The library would leak a queue for unreadable files.
-	if _, err := tls.LoadX509KeyPair(f.cert, f.key); err != nil {
-		return nil, fmt.Errorf("read the certificate in %s: %w", f.cert, err)
-	}
-	serving, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", f.cert, f.key)
-	if err != nil {
-		return nil, fmt.Errorf("read the certificate in %s: %w", f.cert, err)
-	}
-	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: f.protocols}
-	var authorities dynamiccertificates.CAContentProvider
-	var followAuthorities func(context.Context, int)
-	if f.clientCA != "" {
-		if _, err := cert.NewPool(f.clientCA); err != nil {
-			return nil, fmt.Errorf("read the authorities of clients: %w", err)
-		}
-		clients, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", f.clientCA)
-		if err != nil {
-			return nil, fmt.Errorf("read the authorities of clients in %s: %w", f.clientCA, err)
-		}
-		base.ClientAuth, authorities, followAuthorities = tls.RequireAndVerifyClientCert, clients, clients.Run
-	}
-	controller := dynamiccertificates.NewDynamicServingCertificateController(base, authorities, serving, nil, nil)
-	serving.AddListener(controller)
-	if err := controller.RunOnce(); err != nil {
-		return nil, fmt.Errorf("use the certificate in %s: %w", f.cert, err)
-	}
-	if authorities != nil {
-		authorities.AddListener(controller)
-		running.Go(func() { followAuthorities(ctx, 1) })
-	}
-	running.Go(func() { serving.Run(ctx, 1) })
-	running.Go(func() { controller.Run(1, ctx.Done()) })
-	config := base.Clone()
-	config.GetConfigForClient = controller.GetConfigForClient
-	return config, nil
 }
 
 // named handles only requests of clients with one of the names.

@@ -21,8 +21,11 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
@@ -68,11 +71,42 @@ func (f *SecureFlags) Secure(connection *rest.Config) (*Secure, error) {
 	}
 	connection = rest.CopyConfig(connection)
 	connection.QPS, connection.Burst, connection.RateLimiter = reviewQPS, reviewBurst, nil
-	client, err := kubernetes.NewForConfig(connection)
+	tokens, err := newReviews(connection, "tokenreviews", authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme,
+		func() *authenticationv1.TokenReview { return &authenticationv1.TokenReview{} })
 	if err != nil {
-		return nil, fmt.Errorf("make a client for reviews: %w", err)
+		return nil, err
 	}
-	return &Secure{Client: client, CertFile: f.CertFile, KeyFile: f.KeyFile}, nil
+	accesses, err := newReviews(connection, "subjectaccessreviews", authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme,
+		func() *authorizationv1.SubjectAccessReview { return &authorizationv1.SubjectAccessReview{} })
+	if err != nil {
+		return nil, err
+	}
+	return &Secure{tokens: tokens, accesses: accesses, certFile: f.CertFile, keyFile: f.KeyFile}, nil
+}
+
+// reviews creates reviews of type T.
+type reviews[T any] interface {
+	Create(ctx context.Context, review T, o metav1.CreateOptions) (T, error)
+}
+
+// newReviews returns a client of one kind. client-go's has all kinds, which use memory on every
+// node.
+func newReviews[T interface {
+	runtime.Object
+	metav1.Object
+}](connection *rest.Config, resource string, version schema.GroupVersion, add func(*runtime.Scheme) error, empty func() T) (reviews[T], error) {
+	scheme := runtime.NewScheme()
+	if err := add(scheme); err != nil {
+		return nil, fmt.Errorf("make a client of %s: %w", resource, err)
+	}
+	connection = rest.CopyConfig(connection)
+	connection.GroupVersion, connection.APIPath = &version, "/apis"
+	connection.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(connection)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of %s: %w", resource, err)
+	}
+	return gentype.NewClient(resource, client, runtime.NewParameterCodec(scheme), "", empty), nil
 }
 
 // Secure serves probes and metrics over TLS like kube-scheduler: probes to any client, metrics
@@ -80,11 +114,12 @@ func (f *SecureFlags) Secure(connection *rest.Config) (*Secure, error) {
 // /metrics (SubjectAccessReview). It does not use the authenticators of k8s.io/apiserver,
 // because cel-go, grpc and OpenTelemetry would use memory on every node.
 type Secure struct {
-	// Client creates reviews, for which the component needs ClusterRole system:auth-delegator.
-	Client kubernetes.Interface
-	// CertFile and KeyFile are PEM files, reloaded when they change. Empty: a self-signed
+	// The component needs ClusterRole system:auth-delegator for the reviews.
+	tokens   reviews[*authenticationv1.TokenReview]
+	accesses reviews[*authorizationv1.SubjectAccessReview]
+	// certFile and keyFile are PEM files, reloaded when they change. Empty: a self-signed
 	// certificate of this process.
-	CertFile, KeyFile string
+	certFile, keyFile string
 }
 
 // serve serves until ctx ends.
@@ -92,8 +127,8 @@ func (s *Secure) serve(ctx context.Context, server *http.Server, listener net.Li
 	protocols := []string{"http/1.1"} // one request at a time for each connection
 	server.Protocols = &http.Protocols{}
 	server.Protocols.SetHTTP1(true)
-	if s.CertFile != "" {
-		return serveTLS(ctx, server, listener, tlsFiles{cert: s.CertFile, key: s.KeyFile, protocols: protocols})
+	if s.certFile != "" {
+		return serveTLS(ctx, server, listener, tlsFiles{cert: s.certFile, key: s.keyFile, protocols: protocols})
 	}
 	made, err := selfSigned()
 	if err != nil {
@@ -157,7 +192,7 @@ type refusal struct {
 
 // review authenticates a token and authorizes its owner; nil if the owner may scrape.
 func (s *Secure) review(ctx context.Context, token string) (*refusal, error) {
-	who, err := s.Client.AuthenticationV1().TokenReviews().Create(ctx,
+	who, err := s.tokens.Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("create a TokenReview: %w", err)
@@ -170,7 +205,7 @@ func (s *Secure) review(ctx context.Context, token string) (*refusal, error) {
 	for key, value := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(value)
 	}
-	access, err := s.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
+	access, err := s.accesses.Create(ctx,
 		&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: user.Username, Groups: user.Groups, UID: user.UID, Extra: extra,
 			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},

@@ -42,8 +42,8 @@ func certificate(t *testing.T) pemFiles {
 	return files
 }
 
-// reviews is an API server that knows the tokens "may" and "may-not", and fails for "down".
-func reviews(asked *int) *fake.Clientset {
+// securely returns what asks an API server that knows the tokens "may" and "may-not", and fails for "down".
+func securely(asked *int, files pemFiles) *Secure {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		*asked++
@@ -63,7 +63,10 @@ func reviews(asked *int) *fake.Clientset {
 			spec.NonResourceAttributes.Path == "/metrics" && spec.NonResourceAttributes.Verb == "get"
 		return true, review, nil
 	})
-	return client
+	return &Secure{
+		tokens: client.AuthenticationV1().TokenReviews(), accesses: client.AuthorizationV1().SubjectAccessReviews(),
+		certFile: files.cert, keyFile: files.key,
+	}
 }
 
 // TestSecure: any client gets probes over TLS, and clients that the API server allows get metrics.
@@ -76,7 +79,7 @@ func TestSecure(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := healthy(listener)
-			c.Secure = &Secure{Client: reviews(&asked), CertFile: files.cert, KeyFile: files.key}
+			c.Secure = securely(&asked, files)
 			during(t, func(ctx context.Context) error { return Serve(ctx, c) })
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // as Prometheus asks the scheduler
 			for name, test := range map[string]struct {
@@ -124,7 +127,7 @@ func TestReviewsAreRemembered(t *testing.T) {
 	for token, want := range map[string]int{"may": 1, "may-not": 3, "unknown": 3, "down": 3} {
 		var asked int
 		c := healthy(nil)
-		c.Secure = &Secure{Client: reviews(&asked)}
+		c.Secure = securely(&asked, pemFiles{})
 		handler := handler(c)
 		for range 3 {
 			request := httptest.NewRequest(http.MethodGet, "/metrics", nil)

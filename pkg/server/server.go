@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package server serves probes and metrics (/healthz, /livez, /readyz and /metrics) in plain
-// HTTP or over TLS, and calls over TLS from clients with certificates. It also has leader
-// election.
+// HTTP or over TLS, and calls over TLS from clients with certificates.
 package server
 
 import (

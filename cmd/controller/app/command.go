@@ -31,6 +31,7 @@ import (
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
+	"stowage.dev/stowage/pkg/server/leader"
 )
 
 const (
@@ -165,7 +166,7 @@ func lead(ctx context.Context, p *parts, loops []namedLoop) error {
 	if !*p.settings.LeaderElection.LeaderElect {
 		return work(ctx)
 	}
-	return server.Lead(ctx, server.LeadConfig{Name: componentName, Election: p.settings.LeaderElection, Connection: p.connection, Work: work})
+	return leader.Run(ctx, leader.Config{Name: componentName, Election: p.settings.LeaderElection, Connection: p.connection, Work: work})
 }
 
 // runAll runs loops until the first fails, or ctx ends.

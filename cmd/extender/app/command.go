@@ -33,6 +33,7 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/extender"
 	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
+	"stowage.dev/stowage/pkg/server/leader"
 )
 
 const (
@@ -73,7 +74,7 @@ func run(ctx context.Context, settings *v1alpha1.ExtenderConfiguration, connecti
 	r.secure = secure
 	if *settings.LeaderElection.LeaderElect {
 		r.lead = func(ctx context.Context, work func(context.Context) error) error {
-			return server.Lead(ctx, server.LeadConfig{Name: componentName, Election: settings.LeaderElection, Connection: connection, Work: work})
+			return leader.Run(ctx, leader.Config{Name: componentName, Election: settings.LeaderElection, Connection: connection, Work: work})
 		}
 	}
 	if marks, err := marksPods(ctx, client.Discovery().RESTClient()); err != nil {
@@ -173,7 +174,7 @@ func (r *replica) work(ctx context.Context) error {
 	r.leading.Store(true)
 	<-ctx.Done()
 	r.leading.Store(false)
-	if errors.Is(context.Cause(ctx), server.ErrLeaseLost) {
+	if errors.Is(context.Cause(ctx), leader.ErrLeaseLost) {
 		return nil
 	}
 	<-r.served

@@ -61,7 +61,7 @@ func TestHandOver(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLeader(t)
 			answer := l.bind()
-			l.lose(server.ErrLeaseLost)
+			l.lose(leader.ErrLeaseLost)
 			synctest.Wait()
 			if !l.isFree() || l.leading.Load() {
 				t.Errorf("work has ended: %t; leads: %t", l.isFree(), l.leading.Load())

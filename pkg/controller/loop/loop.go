@@ -8,12 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -127,9 +127,17 @@ func WithoutManagedFields(object any) (any, error) {
 	return object, nil
 }
 
+// Factory has informers, as [k8s.io/client-go/informers.SharedInformerFactory], which imports the
+// informers of all kinds.
+type Factory interface {
+	Start(stop <-chan struct{})
+	WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool
+	Shutdown()
+}
+
 // Start starts informers that one controller uses alone, and waits until they are synced. stop
 // ends them and waits for their goroutines; call it after an error, too.
-func Start(ctx context.Context, factories ...informers.SharedInformerFactory) (stop func(), err error) {
+func Start(ctx context.Context, factories ...Factory) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop = func() {
 		cancel()

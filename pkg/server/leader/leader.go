@@ -1,7 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+// Package leader has leader election. It is apart from package server, because it needs the
+// clients of all kinds of Kubernetes, which take memory on every node.
+package leader
 
 import (
 	"context"
@@ -13,18 +15,19 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo/leaderelection" // its metrics
 
 	"stowage.dev/stowage/pkg/apis/component"
 )
 
-// LeadConfig configures leader election.
-type LeadConfig struct {
+// Config configures leader election.
+type Config struct {
 	// Name is that of the component, for metrics.
 	Name string
 	// Election is valid and defaulted.
 	Election   component.LeaderElection
 	Connection *rest.Config
-	// Work runs while this replica leads. Its context ends with the lease or with Lead's
+	// Work runs while this replica leads. Its context ends with the lease or with Run's
 	// context; the lease is released after Work has returned.
 	Work func(ctx context.Context) error
 }
@@ -32,9 +35,9 @@ type LeadConfig struct {
 // ErrLeaseLost means that another replica may lead. The process must end.
 var ErrLeaseLost = errors.New("the lease was lost to another replica")
 
-// Lead waits for the lease and runs Work. It returns the error of Work, ErrLeaseLost if the
+// Run waits for the lease and runs Work. It returns the error of Work, ErrLeaseLost if the
 // lease is lost, or nil when ctx ends.
-func Lead(ctx context.Context, c LeadConfig) error {
+func Run(ctx context.Context, c Config) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("get the host name: %w", err)
@@ -44,11 +47,11 @@ func Lead(ctx context.Context, c LeadConfig) error {
 	if err != nil {
 		return fmt.Errorf("make the lease's lock: %w", err)
 	}
-	return lead(ctx, c, lock)
+	return run(ctx, c, lock)
 }
 
-// lead is Lead with a lock.
-func lead(ctx context.Context, c LeadConfig, lock resourcelock.Interface) error {
+// run is Run with a lock.
+func run(ctx context.Context, c Config, lock resourcelock.Interface) error {
 	leading, gone := make(chan struct{}), make(chan struct{})
 	elector, err := c.elector(lock, leading)
 	if err != nil {
@@ -76,7 +79,7 @@ func lead(ctx context.Context, c LeadConfig, lock resourcelock.Interface) error 
 }
 
 // elector closes leading when it holds the lease.
-func (c *LeadConfig) elector(lock resourcelock.Interface, leading chan<- struct{}) (*leaderelection.LeaderElector, error) {
+func (c *Config) elector(lock resourcelock.Interface, leading chan<- struct{}) (*leaderelection.LeaderElector, error) {
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, Name: c.Name, ReleaseOnCancel: true,
 		LeaseDuration: c.Election.LeaseDuration.Duration, RenewDeadline: c.Election.RenewDeadline.Duration, RetryPeriod: c.Election.RetryPeriod.Duration,

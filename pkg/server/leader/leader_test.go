@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+package leader
 
 import (
 	"context"
@@ -89,7 +89,7 @@ type replica struct {
 func compete(t *testing.T, l *lease, name string, fails error) *replica {
 	ctx, stop := context.WithCancel(t.Context())
 	r := &replica{stop: stop, works: make(chan struct{}), stopped: make(chan struct{}), ended: make(chan error, 1)}
-	config := LeadConfig{
+	config := Config{
 		Name: "test",
 		Work: func(ctx context.Context) error {
 			close(r.works)
@@ -101,7 +101,7 @@ func compete(t *testing.T, l *lease, name string, fails error) *replica {
 		},
 	}
 	config.Election.SetDefaults(true, "", "")
-	go func() { r.ended <- lead(ctx, config, lock{l, name}) }()
+	go func() { r.ended <- run(ctx, config, lock{l, name}) }()
 	return r
 }
 

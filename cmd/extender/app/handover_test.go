@@ -23,7 +23,7 @@ import (
 
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 	apisextender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
-	"stowage.dev/stowage/pkg/server"
+	"stowage.dev/stowage/pkg/server/leader"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
@@ -88,8 +88,8 @@ func TestHandOver(t *testing.T) {
 	})
 }
 
-// leader is a leading replica whose API server delays bindings.
-type leader struct {
+// leading is a leading replica whose API server delays bindings.
+type leading struct {
 	*replica
 	client *fake.Clientset
 	caller *http.Client
@@ -101,9 +101,9 @@ type leader struct {
 	cancel, lose  context.CancelCauseFunc
 }
 
-func newLeader(t *testing.T) *leader {
+func newLeader(t *testing.T) *leading {
 	t.Helper()
-	l := &leader{
+	l := &leading{
 		client:  fake.NewClientset(builders.MakePod("p").Namespace("default").UID("pod-p").Obj()),
 		binding: make(chan struct{}), goOn: make(chan struct{}), free: make(chan struct{}), ended: make(chan error, 1),
 	}
@@ -139,7 +139,7 @@ func newLeader(t *testing.T) *leader {
 }
 
 // bind starts a bind, and returns when the API server has received it.
-func (l *leader) bind() (answer <-chan string) {
+func (l *leading) bind() (answer <-chan string) {
 	answered := make(chan string, 1)
 	body, err := json.Marshal(extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "pod-p", Node: "a"})
 	if err != nil {
@@ -151,7 +151,7 @@ func (l *leader) bind() (answer <-chan string) {
 }
 
 // post returns the answer to a call, or its error.
-func (l *leader) post(verb string, body []byte) string {
+func (l *leading) post(verb string, body []byte) string {
 	response, err := l.caller.Post("http://extender/"+verb, "application/json", bytes.NewReader(body))
 	if err != nil {
 		return err.Error()
@@ -164,7 +164,7 @@ func (l *leader) post(verb string, body []byte) string {
 	return string(bytes.TrimSpace(text))
 }
 
-func (l *leader) isFree() bool {
+func (l *leading) isFree() bool {
 	select {
 	case <-l.free:
 		return true
@@ -174,7 +174,7 @@ func (l *leader) isFree() bool {
 }
 
 // wantBusy: the replica keeps the lease and answers no call.
-func (l *leader) wantBusy(t *testing.T, when string) {
+func (l *leading) wantBusy(t *testing.T, when string) {
 	t.Helper()
 	if l.isFree() {
 		t.Errorf("%s: the lease was released while a bind is in progress", when)

@@ -19,6 +19,7 @@ import (
 	"stowage.dev/stowage/pkg/controller/nodehosts"
 	"stowage.dev/stowage/pkg/controller/nodeloss"
 	"stowage.dev/stowage/pkg/controller/orphancleans"
+	"stowage.dev/stowage/pkg/controller/pav/capacities"
 	"stowage.dev/stowage/pkg/controller/pav/stagings"
 	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes"
@@ -51,7 +52,7 @@ type disabled struct{}
 
 func (disabled) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 
-// pav are the controllers of PavVolumes and PavStagings.
+// pav are the controllers of PavVolumes, PavStagings and storage capacities.
 type pav struct {
 	*steps.Steps
 	controllers []steps.Controller
@@ -70,7 +71,11 @@ func newPav(config steps.Config) (*pav, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pav{shared, []steps.Controller{of, on}}, nil
+	capacity, err := capacities.New(shared)
+	if err != nil {
+		return nil, err
+	}
+	return &pav{shared, []steps.Controller{of, on, capacity}}, nil
 }
 
 // Run runs the controllers.

@@ -40,8 +40,8 @@ const (
 	// UID of the PavVolume or PavStaging whose step the pod runs.
 	// On: PaV helper pod. By: controller.
 	PavOwnerLabel = "stowage.dev/pav-owner"
-	// Name of the PavProvisioner whose template the pod is made from.
-	// On: PaV helper pod. By: controller.
+	// Name of the PavProvisioner whose template the pod is made from, or whose capacity is stated.
+	// On: PaV helper pod, CSIStorageCapacity. By: controller.
 	PavProvisionerLabel = "stowage.dev/pav-provisioner"
 	// Step that the pod runs: `validation`, `creation`, `deletion`, `staging` or `unstaging`.
 	// On: PaV helper pod. By: controller.
@@ -101,6 +101,13 @@ const (
 	// [staging ends](pav.md#volumes-on-nodes) without its unstaging pod.
 	// On: PavStaging. By: administrator.
 	PavUnstagedAnnotation = "stowage.dev/pav-unstaged"
+	// Name of the node that has the capacity.
+	// On: CSIStorageCapacity of a PavProvisioner. By: controller.
+	PavNodeAnnotation = "stowage.dev/pav-node"
+	// UIDs of claims whose volumes are being made, separated by commas: the capacity does not include
+	// what these volumes need. The scheduler then no longer subtracts it.
+	// On: CSIStorageCapacity of a PavProvisioner. By: controller.
+	PavCountedAnnotation = "stowage.dev/pav-counted"
 	// Allows the provisioner to clean [disks without a volume](provisioner.md): a list separated
 	// by commas, each `DATA@TIME`. A grant without a time does not count towards the limit.
 	// On: LocalDiskReport. By: controller, administrator.

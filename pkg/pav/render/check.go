@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
@@ -27,12 +26,16 @@ func Check(spec *v1alpha1.PavProvisionerSpec) []*Error {
 		checkModes(spec),
 	)
 	path := field.NewPath("spec")
-	if capacity := spec.StorageCapacity; capacity != nil && capacity.Type == intstr.String {
-		if _, err := template.Parse(capacity.StrVal); err != nil {
+	a := spec.Accessibility
+	if capacity := spec.StorageCapacity; capacity != nil {
+		if _, err := template.Parse(capacity.String()); err != nil {
 			errs = append(errs, positioned(path.Child("storageCapacity"), err))
 		}
+		if a == nil || a.Mode != v1alpha1.AccessibleSelectedNode {
+			errs = append(errs, errorAt(path.Child("storageCapacity"), "needs accessibility SelectedNode: it is the capacity of one node"))
+		}
 	}
-	if a := spec.Accessibility; a != nil && len(a.TopologyKeys) == 0 && a.Mode != v1alpha1.AccessibleAnywhere && a.Mode != v1alpha1.AccessibleSelectedNode {
+	if a != nil && len(a.TopologyKeys) == 0 && a.Mode != v1alpha1.AccessibleAnywhere && a.Mode != v1alpha1.AccessibleSelectedNode {
 		errs = append(errs, errorAt(path.Child("accessibility"), "must be Anywhere, SelectedNode, or an object with topologyKeys only, and is %s", a.Mode))
 	}
 	return errs

@@ -9,6 +9,8 @@ import (
 	"math/bits"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
@@ -28,6 +30,12 @@ func (c *Cache) allotAll(s *solution, d *Demand, g *group, at location, provisio
 	slices.SortStableFunc(s.allotted, func(a, b *provision) int { return cmp.Compare(b.of.Bytes, a.of.Bytes) })
 	s.openCapacity(at, g.class.name, d.freedBytes(at.node, g.class.name), d.pendingUsage)
 	for _, p := range s.allotted {
+		if s.counted(p.of.Claim.UID) {
+			p.held = true
+		}
+	}
+	s.allotted = slices.DeleteFunc(s.allotted, func(p *provision) bool { return p.held })
+	for _, p := range s.allotted {
 		if p.pool = s.allot(p.of.Bytes); p.pool != nil {
 			continue
 		}
@@ -37,6 +45,12 @@ func (c *Cache) allotAll(s *solution, d *Demand, g *group, at location, provisio
 		return match.Reason{Code: match.NotEnoughSpace, Claim: p.of.Claim.Name, Held: s.fitsWithoutHolds(p.of.Bytes)}
 	}
 	return match.Reason{}
+}
+
+// counted reports whether a report of the open capacity includes the volume of a claim, which does
+// not exist yet.
+func (s *solution) counted(claim types.UID) bool {
+	return slices.ContainsFunc(s.shares, func(of share) bool { return of.pool.newest.counted.Has(claim) })
 }
 
 // freedBytes is the bytes that simulated evictions free of a class.

@@ -6,10 +6,13 @@ package volumecache
 import (
 	"math"
 	"slices"
+	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/scheduling/topology"
 )
 
@@ -20,6 +23,9 @@ type capacity struct {
 	sequence uint64 // at which it was observed
 	total    int64  // bytes; math.MaxInt64: not stated
 	largest  int64  // bytes of the largest volume; math.MaxInt64: not stated
+	// counted are the claims whose volumes the report includes although they do not exist yet; nil
+	// for drivers that do not state them.
+	counted sets.Set[types.UID]
 }
 
 // ObserveCapacity updates the cache to the state of the object in the informer's store,
@@ -73,6 +79,12 @@ func (c *Cache) setCapacity(object *storagev1.CSIStorageCapacity) {
 	}
 	if object.MaximumVolumeSize != nil {
 		entry.largest = object.MaximumVolumeSize.Value()
+	}
+	if uids := object.Annotations[wellknown.PavCountedAnnotation]; uids != "" {
+		entry.counted = sets.New[types.UID]()
+		for uid := range strings.SplitSeq(uids, ",") {
+			entry.counted.Insert(types.UID(uid))
+		}
 	}
 	entry.pool = c.capacityPoolOf(object.StorageClassName, c.index.Acquire(topology.FromLabelSelector(object.NodeTopology)))
 	c.capacity[key] = entry

@@ -15,8 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/scheduling/topology"
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -151,6 +153,48 @@ func TestReportedBeforeTheVolume(t *testing.T) {
 			}
 			if got := w.Size().Reservations; got != tc.left {
 				t.Errorf("%d reservations are left, want %d", got, tc.left)
+			}
+		})
+	}
+}
+
+// TestCounted: a report may say that it includes volumes that do not exist yet. Their bytes are
+// counted once: while they are made, after a restart, and when the claim is scheduled again.
+func TestCounted(t *testing.T) {
+	t.Parallel()
+	counts := func(bytes, claims string) *storagev1.CSIStorageCapacity {
+		object := capacityOnA("r", bytes)
+		object.Annotations = map[string]string{wellknown.PavCountedAnnotation: claims}
+		return object
+	}
+	made := pvc("c", "60Gi").SelectedNode("a").Obj()
+	for name, tc := range map[string]struct {
+		before, after []runtime.Object
+		first, second match.ReasonCode // of the claim that is made, and of another one
+		held          int64
+	}{
+		"not counted":            {[]runtime.Object{made}, []runtime.Object{capacityOnA("r", "70Gi")}, match.Fits, match.NotEnoughSpace, 60 << 30},
+		"another one is counted": {[]runtime.Object{made}, []runtime.Object{counts("70Gi", "pvc-x,pvc-y")}, match.Fits, match.NotEnoughSpace, 60 << 30},
+		"counted":                {[]runtime.Object{made}, []runtime.Object{counts("60Gi", "pvc-b,pvc-c")}, match.Fits, match.Fits, 0},
+		"counted beside others":  {[]runtime.Object{made}, []runtime.Object{counts("0", "pvc-b,pvc-c")}, match.Fits, match.NotEnoughSpace, 0},
+		"restarted":              {nil, []runtime.Object{counts("59Gi", "pvc-c"), made}, match.Fits, match.NotEnoughSpace, 0},
+		"restarted, and full":    {nil, []runtime.Object{counts("0", "pvc-c"), made}, match.Fits, match.NotEnoughSpace, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newTestbed(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacityOnA("r", "120Gi"))
+			w.put(pvc("d", "60Gi").Obj())
+			w.put(tc.before...)
+			w.put(tc.after...)
+			w.check()
+			if got := w.fits(pod("first", "c"), "a"); got != tc.first {
+				t.Errorf("the claim that is made: Fits returns %q, want %q", got, tc.first)
+			}
+			if got := w.fits(pod("second", "d"), "a"); got != tc.second {
+				t.Errorf("another claim: Fits returns %q, want %q", got, tc.second)
+			}
+			if got := w.capacity[types.NamespacedName{Namespace: "kube-system", Name: "r"}].pool.held; got != tc.held {
+				t.Errorf("%d bytes are held, want %d", got, tc.held)
 			}
 		})
 	}

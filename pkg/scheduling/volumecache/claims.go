@@ -133,8 +133,8 @@ func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 	s.openCapacity(location{node, entry.Segments}, class.Name, 0, nil)
 	found := s.allot(h.bytes)
 	c.putScratch(s)
-	if found == nil {
-		return // unknown where the volume will be
+	if found == nil || found.newest.counted.Has(claim.UID) {
+		return // unknown where the volume will be, or its bytes are counted
 	}
 	queue := &c.reserved.provisioning
 	if v := c.volumeFor(claim); v != nil { // observed before the claim

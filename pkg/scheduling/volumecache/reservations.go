@@ -185,13 +185,13 @@ func (r *reservations) volumeAppeared(v *volume) {
 }
 
 // capacityReported ends the holds of volumes that the object includes: it was observed
-// after they had appeared.
+// after they had appeared, or says so.
 func (r *reservations) capacityReported(a *capacity) {
 	if a != a.pool.newest {
 		return
 	}
 	for h := range a.pool.holds {
-		if h.appeared > 0 && h.appeared < a.sequence {
+		if h.appeared > 0 && h.appeared < a.sequence || a.counted.Has(h.uid) {
 			r.countIn(h)
 		}
 	}
@@ -264,7 +264,8 @@ func (r *reservations) reserveVolume(of *pending, pod *v1.Pod, v *volume) {
 }
 
 // reserveNode reserves the provisioning of a volume for the claim on the node, with its
-// bytes in the pool; pool is nil for classes without capacity objects. existing is the
+// bytes in the pool; pool is nil for classes without capacity objects, and for claims that
+// theirs counts. existing is the
 // hold that the claim already has, or nil.
 func (r *reservations) reserveNode(of *pending, pod *v1.Pod, node string, pool *capacityPool, existing *hold) {
 	h := r.share(of, pod, existing)

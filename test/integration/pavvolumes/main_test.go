@@ -25,6 +25,7 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/pav/capacities"
 	"stowage.dev/stowage/pkg/controller/pav/stagings"
 	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes"
@@ -133,10 +134,14 @@ func run(ctx context.Context, connection *rest.Config) (wait func(), err error) 
 	if err != nil {
 		return nil, err
 	}
+	capacity, err := capacities.New(shared)
+	if err != nil {
+		return nil, err
+	}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	var running sync.WaitGroup
-	running.Go(func() { logEarly(ctx, shared.Run(ctx, of, on)) })
+	running.Go(func() { logEarly(ctx, shared.Run(ctx, of, on, capacity)) })
 	return func() {
 		running.Wait()
 		factory.Shutdown()

@@ -110,8 +110,10 @@ type PavProvisionerSpec struct {
 	Accessibility *Accessibility `json:"accessibility,omitempty"`
 
 	// storageCapacity is how many bytes of volumes a node can hold: a quantity, or a template
-	// that is evaluated for each node with the variable node. The scheduler selects only nodes
-	// with enough capacity for a claim. Without it capacity is not tracked.
+	// that is evaluated for each node with the variable node, and yields 0 or no text for a node
+	// that can hold none. The scheduler selects only nodes with enough capacity for a claim; what
+	// the PavVolumes of the provisioner have there is subtracted. It needs accessibility
+	// SelectedNode. Without it capacity is not tracked.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:XIntOrString
@@ -238,3 +240,7 @@ type PavProvisionerStatus struct {
 
 // ConditionAccepted is the condition of a PavProvisioner whose spec is valid.
 const ConditionAccepted = "Accepted"
+
+// ConditionCapacityPublished is the condition of a PavProvisioner with storageCapacity whose
+// CSIStorageCapacities were published. It is false if nodes have none that should.
+const ConditionCapacityPublished = "CapacityPublished"

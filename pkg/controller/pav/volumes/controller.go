@@ -62,6 +62,7 @@ type Controller struct {
 	written  cache.MutationCache
 	refusals refusals
 	handles  handles
+	rooms    rooms
 }
 
 // New returns a Controller; Run starts it.
@@ -173,10 +174,11 @@ func (c *Controller) watch() error {
 		loop.WatchEach(classes, ofClass), loop.WatchEach(drivers, ofDriver), c.watchNodes())
 }
 
-// volumeChanged releases the handle of a volume that the informer has no more.
+// volumeChanged releases handle and room of a volume that the informer has no more.
 func (c *Controller) volumeChanged(volume *stowage.PavVolume) {
 	if _, exists, err := c.Volumes.GetStore().GetByKey(volume.Name); err == nil && !exists {
 		c.handles.release(volume)
+		c.rooms.release(volume)
 	}
 }
 

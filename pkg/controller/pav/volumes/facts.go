@@ -56,14 +56,17 @@ func (c *Controller) gather(ctx context.Context, name string, live bool) (*situa
 		}
 		slices.Sort(s.StagedOn)
 	}
+	var err error
 	if node := rules.NodeOf(s.Volume, s.Claim); node != "" {
-		var err error
 		if s.Node, err = steps.Found(c.nodes.Get(node)); s.Node == nil && err == nil && live {
 			s.Node, err = steps.Found(c.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{}))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("get node %s: %w", node, err)
 		}
+	}
+	if s.NoRoom, err = c.noRoom(s); err != nil {
+		return nil, err
 	}
 	return s, c.gatherPod(ctx, s)
 }

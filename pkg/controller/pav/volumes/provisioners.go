@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
@@ -210,14 +211,16 @@ func (c *Controller) deleteRevisions(ctx context.Context, revisions []*appsv1.Co
 	return problems
 }
 
-// writeDriver creates or updates the CSIDriver of a provisioner, or returns why it cannot.
+// writeDriver creates or updates the CSIDriver of a provisioner, or returns why it cannot. It tracks
+// capacity only once that is published: without the objects no claim could be placed.
 func (c *Controller) writeDriver(ctx context.Context, p *stowage.PavProvisioner) (problem string, err error) {
 	policy := p.Spec.FSGroupPolicy
 	if policy == "" {
 		policy = storagev1.NoneFSGroupPolicy
 	}
+	tracks := p.Spec.StorageCapacity != nil && meta.FindStatusCondition(p.Status.Conditions, stowage.ConditionCapacityPublished) != nil
 	want := storagev1.CSIDriverSpec{
-		AttachRequired: new(false), PodInfoOnMount: new(false), SELinuxMount: new(false), RequiresRepublish: new(false), StorageCapacity: new(false),
+		AttachRequired: new(false), PodInfoOnMount: new(false), SELinuxMount: new(false), RequiresRepublish: new(false), StorageCapacity: &tracks,
 		FSGroupPolicy: &policy, VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent},
 	}
 	drivers := c.Client.StorageV1().CSIDrivers()
@@ -234,10 +237,10 @@ func (c *Controller) writeDriver(ctx context.Context, p *stowage.PavProvisioner)
 		return "", steps.Wrap(err, "create CSIDriver %s", p.Name)
 	case !metav1.IsControlledBy(driver, p):
 		return fmt.Sprintf("CSIDriver %s exists and is not owned by this PavProvisioner: delete it, or name the provisioner otherwise", p.Name), nil
-	case driver.Spec.FSGroupPolicy != nil && *driver.Spec.FSGroupPolicy == policy:
+	case ptr.Equal(driver.Spec.FSGroupPolicy, &policy) && ptr.Equal(driver.Spec.StorageCapacity, &tracks):
 		return "", nil
 	}
-	driver.Spec.FSGroupPolicy = &policy // all other fields are the same for all provisioners
+	driver.Spec.FSGroupPolicy, driver.Spec.StorageCapacity = &policy, &tracks // all other fields are the same for all provisioners
 	_, err = drivers.Update(ctx, driver, metav1.UpdateOptions{})
 	return "", steps.Wrap(err, "update CSIDriver %s", p.Name)
 }

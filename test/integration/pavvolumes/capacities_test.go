@@ -103,7 +103,7 @@ func tracks(e *fixture.Env, want bool) {
 
 // A node has the capacity of the template, less what the volumes of the provisioner have there, from
 // the moment that they are being made until they are deleted. It is published before the driver says
-// that it tracks capacity, and removed after the driver says no more.
+// that it tracks capacity, and removed after the driver does not say so any more.
 func TestCapacities(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -170,8 +170,8 @@ func TestCapacities(t *testing.T) {
 	e.DeletePVC("c")
 }
 
-// A volume that its node has no room for is not made there, whatever the scheduler knew: its claim
-// is scheduled again.
+// A volume that does not fit its node is not made there, whatever the scheduler has selected: its
+// claim is scheduled again.
 func TestNoCapacityLeft(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -187,7 +187,7 @@ func TestNoCapacityLeft(t *testing.T) {
 	}
 	var names []string
 	var claims []*corev1.PersistentVolumeClaim
-	for i := range 8 { // at once, as by schedulers that do not know of each other
+	for i := range 8 { // at once, as by schedulers without common reservations
 		names = append(names, string(rune('a'+i)))
 		claims = append(claims, e.CreatePVC(e.PVC(names[i]).Class(e.Name("late")).Request("2Gi").SelectedNode(e.Name("a"))))
 	}

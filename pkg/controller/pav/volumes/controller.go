@@ -59,10 +59,10 @@ type Controller struct {
 	classes storagelisters.StorageClassLister
 	nodes   corelisters.NodeLister
 	// written are the volumes of the informer, or newer ones that this process wrote.
-	written  cache.MutationCache
-	refusals refusals
-	handles  handles
-	rooms    rooms
+	written    cache.MutationCache
+	refusals   refusals
+	handles    handles
+	placements placements
 }
 
 // New returns a Controller; Run starts it.
@@ -174,11 +174,11 @@ func (c *Controller) watch() error {
 		loop.WatchEach(classes, ofClass), loop.WatchEach(drivers, ofDriver), c.watchNodes())
 }
 
-// volumeChanged releases handle and room of a volume that the informer has no more.
+// volumeChanged releases the handle and the capacity of a volume that the informer has no more.
 func (c *Controller) volumeChanged(volume *stowage.PavVolume) {
 	if _, exists, err := c.Volumes.GetStore().GetByKey(volume.Name); err == nil && !exists {
 		c.handles.release(volume)
-		c.rooms.release(volume)
+		c.placements.release(volume)
 	}
 }
 

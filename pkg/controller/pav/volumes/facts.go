@@ -65,7 +65,7 @@ func (c *Controller) gather(ctx context.Context, name string, live bool) (*situa
 			return nil, fmt.Errorf("get node %s: %w", node, err)
 		}
 	}
-	if s.NoRoom, err = c.noRoom(s); err != nil {
+	if s.NoCapacity, err = c.noCapacity(s); err != nil {
 		return nil, err
 	}
 	return s, c.gatherPod(ctx, s)

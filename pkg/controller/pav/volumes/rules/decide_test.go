@@ -147,6 +147,7 @@ func TestCreation(t *testing.T) {
 	}
 	field := func(handle string) change { return func(f *rules.Facts) { f.Evaluated.Handle = &handle } }
 	sized := func(f *rules.Facts) { f.Evaluated.Capacity = new(int64(1 << 30)) }
+	full := func(f *rules.Facts) { f.NoCapacity = "1Gi does not fit" }
 	long := string(make([]byte, 129))
 	decide(t, map[string]decision{
 		"the pod is announced":              {facts(volume(creating)), "Record Creating Creation/1"},
@@ -155,6 +156,7 @@ func TestCreation(t *testing.T) {
 		"a handle field with a ^":           {facts(volume(creating), field("a^b")), "Record Pending CreationFailed"},
 		"a handle field that is in use":     {facts(volume(creating), field("h"), func(f *rules.Facts) { f.HandleUser = "x" }), "Record Pending HandleInUse"},
 		"the selected node is gone":         {facts(volume(creating), noNode), "Record Pending NodeNotFound"},
+		"the node has no capacity":          {facts(volume(creating), full), "Record Pending NodeUnsuitable"},
 		"no pod, and a capacity":            {facts(volume(creating), noPod, sized), "Record Publishing"},
 		"no pod, and no capacity":           {facts(volume(creating), noPod), "Record Pending CreationFailed"},
 		"no pod, and a capacity too small":  {facts(volume(creating), noPod, func(f *rules.Facts) { f.Evaluated.Capacity = new(int64(1)) }), "Record Pending CreationFailed"},

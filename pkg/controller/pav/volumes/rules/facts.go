@@ -43,9 +43,9 @@ type Facts struct {
 	// driver, or an older volume of the provisioner. The handle is that of the status, or else of
 	// Evaluated.
 	HandleUser string
-	// NoRoom is why the node has no capacity for the volume, which is to be created next; empty if it
+	// NoCapacity is why the node has no capacity for the volume, which is to be created next; empty if it
 	// has, or capacity is not tracked.
-	NoRoom string
+	NoCapacity string
 	// StagedOn are the nodes on which the volume is staged.
 	StagedOn []string
 	// Node is the one that NodeOf names; nil if it does not exist.

@@ -105,8 +105,8 @@ func (f *Facts) create() Step {
 			return f.failed(stowage.PavVolumePending, HandleInUse, "the handle is in use by "+f.HandleUser)
 		case f.Volume.Spec.NodeName != "" && f.Node == nil:
 			return f.failed(stowage.PavVolumePending, NodeGone, f.nodeGoneMessage())
-		case f.NoRoom != "":
-			record := f.failed(stowage.PavVolumePending, NodeUnsuitable, f.NoRoom)
+		case f.NoCapacity != "":
+			record := f.failed(stowage.PavVolumePending, NodeUnsuitable, f.NoCapacity)
 			record.Status.Reschedule = true
 			return record
 		case !e.HasPod:

@@ -18,17 +18,17 @@ import (
 	"stowage.dev/stowage/pkg/pav/render"
 )
 
-// noRoom returns why the node of a volume has no capacity for it, if the volume is to be created
-// next. Schedulers may place more volumes on a node than fit: several know nothing of each other, and
+// noCapacity returns why the node of a volume has no capacity for it, if the volume is to be created
+// next. Schedulers may place more volumes on a node than fit: several have no common reservations, and
 // kube-scheduler's VolumeBinding subtracts nothing from a CSIStorageCapacity.
-func (c *Controller) noRoom(s *situation) (problem string, err error) {
+func (c *Controller) noCapacity(s *situation) (problem string, err error) {
 	volume := s.Volume
 	if volume == nil || s.Node == nil {
 		return "", nil
 	}
 	if volume.Status.Phase != stowage.PavVolumeCreating {
 		if !rules.Placed(volume) {
-			c.rooms.release(volume)
+			c.placements.release(volume)
 		}
 		return "", nil
 	}
@@ -48,7 +48,7 @@ func (c *Controller) noRoom(s *situation) (problem string, err error) {
 	if err != nil {
 		return "", err
 	}
-	used, err := c.rooms.take(volume, total, needed, loop.List[stowage.PavVolume](c.Volumes, steps.ByNode, volume.Spec.NodeName))
+	used, err := c.placements.take(volume, total, needed, loop.List[stowage.PavVolume](c.Volumes, steps.ByNode, volume.Spec.NodeName))
 	if err != nil || used <= total-needed {
 		return "", err
 	}
@@ -56,24 +56,24 @@ func (c *Controller) noRoom(s *situation) (problem string, err error) {
 		resource.NewQuantity(total, resource.BinarySI), resource.NewQuantity(used, resource.BinarySI), resource.NewQuantity(needed, resource.BinarySI)), nil
 }
 
-// rooms are the bytes of the volumes that were let use the capacity of their nodes, by provisioner
-// and node: informers do not show two volumes to each other that are placed at the same time. Of the
+// placements are the bytes of the volumes that may be created on their nodes, by provisioner and
+// node: informers do not show two volumes to each other that are placed at the same time. Of the
 // volumes before this process became the leader, they show all. It is safe for concurrent use.
-type rooms struct {
+type placements struct {
 	mu sync.Mutex
 	of map[string]map[types.UID]int64
 }
 
-func roomKey(volume *stowage.PavVolume) string {
+func placementKey(volume *stowage.PavVolume) string {
 	return volume.Spec.Provisioner + "/" + volume.Spec.NodeName
 }
 
 // take lets a volume use its node if it fits, and returns what others use there. others are the
 // volumes of the node in the informer.
-func (r *rooms) take(volume *stowage.PavVolume, total, needed int64, others []*stowage.PavVolume) (used int64, err error) {
+func (r *placements) take(volume *stowage.PavVolume, total, needed int64, others []*stowage.PavVolume) (used int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	taken := r.of[roomKey(volume)]
+	taken := r.of[placementKey(volume)]
 	for uid, bytes := range taken {
 		if uid != volume.UID {
 			used += min(bytes, math.MaxInt64-used)
@@ -97,17 +97,17 @@ func (r *rooms) take(volume *stowage.PavVolume, total, needed int64, others []*s
 			r.of = map[string]map[types.UID]int64{}
 		}
 		taken = map[types.UID]int64{}
-		r.of[roomKey(volume)] = taken
+		r.of[placementKey(volume)] = taken
 	}
 	taken[volume.UID] = needed
 	return used, nil
 }
 
 // release has a volume no longer use its node.
-func (r *rooms) release(volume *stowage.PavVolume) {
+func (r *placements) release(volume *stowage.PavVolume) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := roomKey(volume)
+	key := placementKey(volume)
 	delete(r.of[key], volume.UID)
 	if len(r.of[key]) == 0 {
 		delete(r.of, key)

@@ -26,6 +26,12 @@ var programs = map[string]string{"/usr": "/usr", "/lib": "/usr/lib", "/lib64": "
 // replace are texts of the file, each followed by another that replaces it.
 func (s *staging) example(file, name string, parameters map[string]string, replace ...string) {
 	s.T.Helper()
+	s.exampleOn(stagingOne, file, name, parameters, replace...)
+}
+
+// exampleOn is example whose pods run on another node; an empty one selects none.
+func (s *staging) exampleOn(node, file, name string, parameters map[string]string, replace ...string) {
+	s.T.Helper()
 	text, err := os.ReadFile(file)
 	s.Do(err)
 	var object map[string]any
@@ -34,7 +40,7 @@ func (s *staging) example(file, name string, parameters map[string]string, repla
 		step, _ := step.(map[string]any)
 		template, _ := step["podTemplate"].(map[string]any)
 		if template != nil {
-			withPrograms(template["spec"].(map[string]any))
+			withPrograms(template["spec"].(map[string]any), node)
 		}
 	}
 	text, err = yaml.Marshal(object)
@@ -45,8 +51,9 @@ func (s *staging) example(file, name string, parameters map[string]string, repla
 	s.provide(p, parameters)
 }
 
-// withPrograms has the containers of a pod run the programs of the node, on node one.
-func withPrograms(spec map[string]any) {
+// withPrograms has the containers of a pod run the programs of the node, on the given node if it is not
+// empty.
+func withPrograms(spec map[string]any, node string) {
 	// Anchors are shared by several pods.
 	mounts, volumes := []any{}, []any{}
 	for path, source := range programs {
@@ -56,7 +63,9 @@ func withPrograms(spec map[string]any) {
 	}
 	before, _ := spec["volumes"].([]any)
 	spec["volumes"] = append(volumes, before...)
-	spec["nodeSelector"] = map[string]any{corev1.LabelHostname: stagingOne}
+	if node != "" {
+		spec["nodeSelector"] = map[string]any{corev1.LabelHostname: node}
+	}
 	for _, c := range spec["containers"].([]any) {
 		c := c.(map[string]any)
 		c["image"], c["imagePullPolicy"] = realnode.BusyboxImage, corev1.PullNever

@@ -58,7 +58,7 @@ var programs = []program{
 
 	{"setfacl", "acl", []Use{Disks}},
 	{"setfattr", "attr", []Use{Disks}},
-	{"mkfs.btrfs", "btrfs-progs", []Use{Disks}},
+	{"mkfs.btrfs", "btrfs-progs", []Use{E2E, Disks}},
 	{"cryptsetup", "cryptsetup-bin", []Use{Disks}},
 	{"mkfs.vfat", "dosfstools", []Use{Disks}},
 	{"sfdisk", "fdisk", []Use{Disks}},

@@ -30,7 +30,7 @@ func TestMissing(t *testing.T) {
 			want: "e2e: root is needed\ne2e: docker-registry, ip not found: apt-get install docker-registry iproute2",
 		},
 		"the demo needs no registry":         {use: Nodes, lack: []string{"docker-registry"}},
-		"end-to-end tests make no btrfs":     {use: E2E, lack: []string{"mkfs.btrfs"}},
+		"end-to-end tests make no xfs":       {use: E2E, lack: []string{"mkfs.xfs"}},
 		"tests of disks need no containerd":  {use: Disks, lack: []string{"containerd"}},
 		"what tests of disks have none of":   {use: Disks, lack: []string{"mkfs.xfs"}, want: "disks: mkfs.xfs not found: apt-get install xfsprogs"},
 		"what real nodes and disks both use": {use: Disks, lack: []string{"mkfs.ext4"}, want: "disks: mkfs.ext4 not found: apt-get install e2fsprogs"},
@@ -53,7 +53,7 @@ func TestMissing(t *testing.T) {
 // each package once.
 func TestPackages(t *testing.T) {
 	t.Parallel()
-	want := append(Packages(Nodes), "bindfs", "docker-registry", "fuse3", "qemu-system-common", "qemu-utils", "rclone")
+	want := append(Packages(Nodes), "bindfs", "btrfs-progs", "docker-registry", "fuse3", "qemu-system-common", "qemu-utils", "rclone")
 	slices.Sort(want)
 	if diff := cmp.Diff(want, Packages(E2E)); diff != "" {
 		t.Errorf("packages of end-to-end tests (-want +got):\n%s", diff)

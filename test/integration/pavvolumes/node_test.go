@@ -133,7 +133,8 @@ func (s *service) register() csi.NodeClient {
 		}
 		for _, socket := range sockets {
 			client := registration.NewRegistrationClient(dial(s.e, socket))
-			found, err := client.GetInfo(s.e.Context(), &registration.InfoRequest{})
+			// A service that starts removes the sockets of provisioners that are gone: no server may follow.
+			found, err := client.GetInfo(s.e.Context(), &registration.InfoRequest{}, grpc.WaitForReady(false))
 			if err == nil && found.Name == s.e.Namespace {
 				info = found
 			}

@@ -40,7 +40,7 @@ const (
 // pavSite is a cluster of one node whose controller makes volumes of PavProvisioners.
 var pavSite = frame.NewSite(install.Options(install.Config{
 	Folders: []string{"crd", "crd/pav", "controller"},
-	Files:   []string{"provisioner/namespace.yaml", "provisioner/rbac.yaml", "controller/pav-volumes.yaml"},
+	Files:   []string{"provisioner/namespace.yaml", "provisioner/rbac.yaml", "controller/pav-volumes.yaml", "controller/pav-policy.yaml"},
 	Parts:   []string{"controller", "pav-reporter"},
 	Nodes:   []realnode.NodeSpec{frame.Node(pavNode)},
 	// The successor of a controller that was killed does not wait for long.

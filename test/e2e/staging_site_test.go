@@ -37,7 +37,7 @@ const (
 // stagingSite is a cluster of two nodes with the controller and the node service of PavProvisioners.
 var stagingSite = frame.NewSite(install.Options(install.Config{
 	Folders: []string{"crd", "crd/pav", "controller", "csi"},
-	Files:   []string{"provisioner/namespace.yaml", "provisioner/rbac.yaml", "controller/pav-volumes.yaml"},
+	Files:   []string{"provisioner/namespace.yaml", "provisioner/rbac.yaml", "controller/pav-volumes.yaml", "controller/pav-policy.yaml"},
 	Parts:   []string{"controller", "pav-reporter", "csi"},
 	Nodes:   []realnode.NodeSpec{frame.Node(stagingOne), frame.Node(stagingTwo)},
 	Configs: map[string]string{install.Controller: `apiVersion: controller.config.stowage.dev/v1alpha1

@@ -64,7 +64,7 @@ func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 		return nil, err // the garbage collector of pods deletes those of nodes that do not exist
 	}
 	kinds, controller := manifests+"crd/pav/stowage.dev_", manifests+"controller/"
-	if err := c.CreateFiles(ctx, kinds+"pavprovisioners.yaml", kinds+"pavvolumes.yaml", kinds+"pavstagings.yaml", controller+"base/rbac.yaml", controller+"pav-volumes.yaml",
+	if err := c.CreateFiles(ctx, kinds+"pavprovisioners.yaml", kinds+"pavvolumes.yaml", kinds+"pavstagings.yaml", controller+"base/rbac.yaml", controller+"pav-volumes.yaml", controller+"pav-policy.yaml",
 		manifests+"csi/rbac.yaml", manifests+"csi/policy-stagings.yaml"); err != nil {
 		return nil, err
 	}

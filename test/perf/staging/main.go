@@ -97,7 +97,7 @@ func (b *bench) open(ctx context.Context, _ *parts.Run) error {
 	}
 	options, err := install.Options(install.Config{
 		Folders: []string{"crd", "crd/pav", "controller", "csi"},
-		Files:   []string{"provisioner/namespace.yaml", "provisioner/rbac.yaml", "controller/pav-volumes.yaml"},
+		Files:   []string{"provisioner/namespace.yaml", "provisioner/rbac.yaml", "controller/pav-volumes.yaml", "controller/pav-policy.yaml"},
 		Parts:   []string{"controller", "pav-reporter", "csi"},
 		Nodes:   []realnode.NodeSpec{{Name: one}, {Name: two}},
 		Configs: map[string]string{install.Controller: `apiVersion: controller.config.stowage.dev/v1alpha1

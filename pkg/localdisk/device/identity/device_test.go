@@ -166,7 +166,7 @@ func TestOfDeviceRejects(t *testing.T) {
 func TestReattachedLoopDevice(t *testing.T) {
 	needs(t, "losetup", "truncate", "mkfs.ext4")
 	file := sparse(t, "16M")
-	device := attach(t, file)
+	device, detach := attached(t, file)
 	first, err := here.OfDevice(numberOf(t, device))
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestReattachedLoopDevice(t *testing.T) {
 	if again, err := here.OfDevice(numberOf(t, device)); err != nil || again != first {
 		t.Fatalf("with a file system on it: %s, %v; was %s", again, err, first)
 	}
-	run(t, "losetup", "-d", device)
+	detach()
 	second, err := here.OfDevice(numberOf(t, attach(t, file)))
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -56,9 +57,22 @@ func sparse(t *testing.T, size string) string {
 
 func attach(t *testing.T, file string) string {
 	t.Helper()
-	device := run(t, "losetup", "-f", "--show", file)
-	t.Cleanup(func() { _ = exec.Command("losetup", "-d", device).Run() })
+	device, _ := attached(t, file)
 	return device
+}
+
+// attached attaches a loop device, which detach detaches before the end of the test, and once: another
+// test may have a device of that name afterwards.
+func attached(t *testing.T, file string) (device string, detach func()) {
+	t.Helper()
+	device = run(t, "losetup", "-f", "--show", file)
+	detach = sync.OnceFunc(func() {
+		if out, err := exec.Command("losetup", "-d", device).CombinedOutput(); err != nil {
+			t.Errorf("losetup: %v: %s", err, out)
+		}
+	})
+	t.Cleanup(detach)
+	return device, detach
 }
 
 // mountAt mounts a source in a new folder and returns the folder.

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -29,6 +30,7 @@ type node struct {
 	t    *testing.T
 	path string
 	*stagingdir.Dirs
+	detaches map[string]func() // of loop devices
 }
 
 func newNode(t *testing.T) *node {
@@ -81,16 +83,17 @@ func (n *node) loop(file string) string {
 		n.t.Fatalf("losetup: %v: %s", err, out)
 	}
 	device := strings.TrimSpace(string(out))
-	n.t.Cleanup(func() { _ = exec.Command("losetup", "--detach", device).Run() })
-	return device
-}
-
-// detach detaches a loop device.
-func (n *node) detach(device string) {
-	n.t.Helper()
-	if out, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
-		n.t.Fatalf("losetup: %v: %s", err, out)
+	if n.detaches == nil {
+		n.detaches = map[string]func(){}
 	}
+	// Once: another test may have a device of that name afterwards.
+	n.detaches[device] = sync.OnceFunc(func() {
+		if out, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
+			n.t.Errorf("losetup: %v: %s", err, out)
+		}
+	})
+	n.t.Cleanup(n.detaches[device])
+	return device
 }
 
 // offer makes a block device the volume of attempt 1.
@@ -144,7 +147,7 @@ func TestLoopDevice(t *testing.T) {
 	device := n.loop(filepath.Join(n.pav(2), "image"))
 	n.do(n.Clear(volume, uid, 1, nil))
 	n.left(2, nil, device)
-	n.detach(device)
+	n.detaches[device]()
 	n.do(n.Clear(volume, uid, 2, nil))
 }
 
@@ -183,7 +186,7 @@ func TestBlockDevice(t *testing.T) {
 	set("--setro")
 	defer set("--setrw") // the kernel keeps the flag for the next file of the device
 	n.do(n.ReadOnly(v))
-	n.detach(device)
+	n.detaches[device]()
 	n.do(n.Clear(volume, uid, 1, &staged))
 }
 

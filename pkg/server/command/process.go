@@ -20,10 +20,9 @@ import (
 	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/logs"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	_ "k8s.io/component-base/logs/json/register"               // --logging-format=json
-	_ "k8s.io/component-base/metrics/prometheus/clientgo/fifo" // client-go's metrics
-	_ "k8s.io/component-base/metrics/prometheus/restclient"
-	_ "k8s.io/component-base/metrics/prometheus/version" // kubernetes_build_info
+	_ "k8s.io/component-base/logs/json/register"            // --logging-format=json
+	_ "k8s.io/component-base/metrics/prometheus/restclient" // client-go's metrics
+	_ "k8s.io/component-base/metrics/prometheus/version"    // kubernetes_build_info
 	_ "k8s.io/component-base/metrics/prometheus/workqueue"
 
 	"stowage.dev/stowage/pkg/apis/component"

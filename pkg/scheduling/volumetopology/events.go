@@ -21,6 +21,7 @@ import (
 
 	compat "stowage.dev/kubecompat/plugin"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/scheduling/plan"
@@ -270,7 +271,8 @@ func sameQuantity(a, b *resource.Quantity) bool {
 }
 
 func (p *Plugin) afterCapacity(pod *v1.Pod, before, now *storagev1.CSIStorageCapacity) bool {
-	if before != nil && sameQuantity(before.Capacity, now.Capacity) && sameQuantity(before.MaximumVolumeSize, now.MaximumVolumeSize) {
+	if before != nil && sameQuantity(before.Capacity, now.Capacity) && sameQuantity(before.MaximumVolumeSize, now.MaximumVolumeSize) &&
+		before.Annotations[wellknown.PavCountedAnnotation] == now.Annotations[wellknown.PavCountedAnnotation] {
 		return false
 	}
 	p.cache.ObserveCapacity(now.Namespace, now.Name)

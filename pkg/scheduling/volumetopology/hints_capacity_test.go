@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
@@ -115,6 +116,32 @@ func TestHintOfAccountedCapacity(t *testing.T) {
 	w.put(claim("c", "60Gi").Class("csi").Bound("made").Obj())
 	w.cache.Release(first.UID)
 	now := capacity("r", "a", "50Gi").Obj()
+	w.hold()
+	w.put(now)
+	got, err := w.hint(fwk.CSIStorageCapacity, fwk.Update)(klog.Background(), second, before, w.stored(now))
+	if err != nil || got != fwk.Queue {
+		t.Errorf("hint returns %v, error %v; want Queue", got, err)
+	}
+}
+
+// TestHintOfCountedCapacity: the figure is as before, because a volume was deleted, but it now
+// includes what was held for a volume that is being made, so that more is left.
+func TestHintOfCountedCapacity(t *testing.T) {
+	t.Parallel()
+	first, second := pod("first", "c"), pod("second", "d")
+	before := capacity("r", "a", "100Gi").Obj()
+	w := newTestbed(t,
+		csiClass().Obj(), csiDriver(true), node("a").Obj(), before,
+		claim("c", "60Gi").Class("csi").Obj(), claim("d", "50Gi").Class("csi").Obj(),
+	)
+	if status := w.begin(first).reserve("a"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if status := w.begin(second).filter("a"); status.IsSuccess() {
+		t.Fatal("the second pod fits although the rest is held")
+	}
+	now := before.DeepCopy()
+	now.ResourceVersion, now.Annotations = "", map[string]string{wellknown.PavCountedAnnotation: "pvc-c"}
 	w.hold()
 	w.put(now)
 	got, err := w.hint(fwk.CSIStorageCapacity, fwk.Update)(klog.Background(), second, before, w.stored(now))

@@ -30,12 +30,6 @@ func (c *Cache) allotAll(s *solution, d *Demand, g *group, at location, provisio
 	slices.SortStableFunc(s.allotted, func(a, b *provision) int { return cmp.Compare(b.of.Bytes, a.of.Bytes) })
 	s.openCapacity(at, g.class.name, d.freedBytes(at.node, g.class.name), d.pendingUsage)
 	for _, p := range s.allotted {
-		if s.counted(p.of.Claim.UID) {
-			p.held = true
-		}
-	}
-	s.allotted = slices.DeleteFunc(s.allotted, func(p *provision) bool { return p.held })
-	for _, p := range s.allotted {
 		if p.pool = s.allot(p.of.Bytes); p.pool != nil {
 			continue
 		}
@@ -47,10 +41,13 @@ func (c *Cache) allotAll(s *solution, d *Demand, g *group, at location, provisio
 	return match.Reason{}
 }
 
-// counted reports whether a report of the open capacity includes the volume of a claim, which does
-// not exist yet.
-func (s *solution) counted(claim types.UID) bool {
-	return slices.ContainsFunc(s.shares, func(of share) bool { return of.pool.newest.counted.Has(claim) })
+// counts reports whether a report of the class's capacity on the node includes the volume of a claim,
+// which does not exist yet.
+func (l location) counts(class string, claim types.UID) bool {
+	return slices.ContainsFunc(l.segments, func(of *segment) bool {
+		r := of.Data.capacity[class]
+		return r != nil && r.newest != nil && r.newest.counted.Has(claim)
+	})
 }
 
 // freedBytes is the bytes that simulated evictions free of a class.

@@ -177,7 +177,7 @@ func TestCounted(t *testing.T) {
 		"another one is counted": {[]runtime.Object{made}, []runtime.Object{counts("70Gi", "pvc-x,pvc-y")}, match.Fits, match.NotEnoughSpace, 60 << 30},
 		"counted":                {[]runtime.Object{made}, []runtime.Object{counts("60Gi", "pvc-b,pvc-c")}, match.Fits, match.Fits, 0},
 		"counted beside others":  {[]runtime.Object{made}, []runtime.Object{counts("0", "pvc-b,pvc-c")}, match.Fits, match.NotEnoughSpace, 0},
-		"restarted":              {nil, []runtime.Object{counts("59Gi", "pvc-c"), made}, match.Fits, match.NotEnoughSpace, 0},
+		"restarted":              {nil, []runtime.Object{counts("70Gi", "pvc-c"), made}, match.Fits, match.Fits, 0},
 		"restarted, and full":    {nil, []runtime.Object{counts("0", "pvc-c"), made}, match.Fits, match.NotEnoughSpace, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

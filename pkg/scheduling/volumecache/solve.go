@@ -103,7 +103,7 @@ func (c *Cache) solveFixed(s *solution, g *group, p *pending, at location) match
 	case p.selected != at.node:
 		return match.Reason{Code: match.NodeNotSelected, Claim: p.Claim.Name}
 	default:
-		s.provisions = append(s.provisions, provision{of: p, group: g})
+		s.provisions = append(s.provisions, provision{of: p, group: g, held: at.counts(g.class.name, p.Claim.UID)})
 	}
 	return match.Reason{}
 }
@@ -201,7 +201,7 @@ type provision struct {
 	group *group
 	pool  *capacityPool // nil: not bounded
 	// held: its bytes are held already, for another pod that uses the claim or
-	// because the claim has a selected node.
+	// because the claim has a selected node; or the report of the capacity counts them.
 	held bool
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -95,57 +96,44 @@ func TestHintCSIStorageCapacity(t *testing.T) {
 	})
 }
 
-// TestHintOfAccountedCapacity: the driver reports less capacity than before, but its
-// figure now includes what was held for a volume, so that more is left.
-func TestHintOfAccountedCapacity(t *testing.T) {
+// TestHintOfIncludedCapacity: the driver does not report more capacity than before, but its figure now
+// includes what was held for a volume, so that more is left.
+func TestHintOfIncludedCapacity(t *testing.T) {
 	t.Parallel()
-	first, second := pod("first", "c"), pod("second", "d")
-	before := capacity("r", "a", "100Gi").Obj()
-	w := newTestbed(t,
-		csiClass().Obj(), csiDriver(true), node("a").Obj(), before,
-		claim("c", "60Gi").Class("csi").Obj(), claim("d", "50Gi").Class("csi").Obj(),
-	)
-	if status := w.begin(first).reserve("a"); !status.IsSuccess() {
-		t.Fatal(status)
-	}
-	if status := w.begin(second).filter("a"); status.IsSuccess() {
-		t.Fatal("the second pod fits although the rest is held")
-	}
-	// The driver accounts for fewer bytes than were held.
-	w.put(builders.MakePV("made").Class("csi").Hostname("a").ClaimRef("default", "c", "pvc-c").Obj())
-	w.put(claim("c", "60Gi").Class("csi").Bound("made").Obj())
-	w.cache.Release(first.UID)
-	now := capacity("r", "a", "50Gi").Obj()
-	w.hold()
-	w.put(now)
-	got, err := w.hint(fwk.CSIStorageCapacity, fwk.Update)(klog.Background(), second, before, w.stored(now))
-	if err != nil || got != fwk.Queue {
-		t.Errorf("hint returns %v, error %v; want Queue", got, err)
-	}
-}
-
-// TestHintOfCountedCapacity: the figure is as before, because a volume was deleted, but it now
-// includes what was held for a volume that is being made, so that more is left.
-func TestHintOfCountedCapacity(t *testing.T) {
-	t.Parallel()
-	first, second := pod("first", "c"), pod("second", "d")
-	before := capacity("r", "a", "100Gi").Obj()
-	w := newTestbed(t,
-		csiClass().Obj(), csiDriver(true), node("a").Obj(), before,
-		claim("c", "60Gi").Class("csi").Obj(), claim("d", "50Gi").Class("csi").Obj(),
-	)
-	if status := w.begin(first).reserve("a"); !status.IsSuccess() {
-		t.Fatal(status)
-	}
-	if status := w.begin(second).filter("a"); status.IsSuccess() {
-		t.Fatal("the second pod fits although the rest is held")
-	}
-	now := before.DeepCopy()
-	now.ResourceVersion, now.Annotations = "", map[string]string{wellknown.PavCountedAnnotation: "pvc-c"}
-	w.hold()
-	w.put(now)
-	got, err := w.hint(fwk.CSIStorageCapacity, fwk.Update)(klog.Background(), second, before, w.stored(now))
-	if err != nil || got != fwk.Queue {
-		t.Errorf("hint returns %v, error %v; want Queue", got, err)
+	counts := capacity("r", "a", "100Gi").Obj()
+	counts.Annotations = map[string]string{wellknown.PavCountedAnnotation: "pvc-c"}
+	for name, tc := range map[string]struct {
+		made bool // the volume exists
+		now  *storagev1.CSIStorageCapacity
+	}{
+		"of a volume that exists, of fewer bytes than were held":   {true, capacity("r", "a", "50Gi").Obj()},
+		"of one that is being made, while another one was deleted": {false, counts},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, second := pod("first", "c"), pod("second", "d")
+			before := capacity("r", "a", "100Gi").Obj()
+			w := newTestbed(t,
+				csiClass().Obj(), csiDriver(true), node("a").Obj(), before,
+				claim("c", "60Gi").Class("csi").Obj(), claim("d", "50Gi").Class("csi").Obj(),
+			)
+			if status := w.begin(first).reserve("a"); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			if status := w.begin(second).filter("a"); status.IsSuccess() {
+				t.Fatal("the second pod fits although the rest is held")
+			}
+			if tc.made {
+				w.put(builders.MakePV("made").Class("csi").Hostname("a").ClaimRef("default", "c", "pvc-c").Obj())
+				w.put(claim("c", "60Gi").Class("csi").Bound("made").Obj())
+				w.cache.Release(first.UID)
+			}
+			w.hold()
+			w.put(tc.now)
+			got, err := w.hint(fwk.CSIStorageCapacity, fwk.Update)(klog.Background(), second, before, w.stored(tc.now))
+			if err != nil || got != fwk.Queue {
+				t.Errorf("hint returns %v, error %v; want Queue", got, err)
+			}
+		})
 	}
 }

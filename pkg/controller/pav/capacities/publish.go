@@ -180,8 +180,8 @@ func (c *Controller) write(ctx context.Context, have, want []*storagev1.CSIStora
 	return errors.Join(errs...)
 }
 
-// sameKind reports whether two capacities are of the same class, node and provisioner, which the
-// API server lets nobody change. The event of the deletion has another one created.
+// sameKind reports whether two capacities are of the same class, node and provisioner, of which class
+// and node are immutable. The event of a deletion leads to the creation of another one.
 func sameKind(one, wanted *storagev1.CSIStorageCapacity) bool {
 	return one.StorageClassName == wanted.StorageClassName && one.Capacity != nil &&
 		equality.Semantic.DeepEqual(one.NodeTopology, wanted.NodeTopology) && equality.Semantic.DeepEqual(one.OwnerReferences, wanted.OwnerReferences) &&

@@ -89,6 +89,22 @@ func (c *Cache) segmentMayUnblock(d *Demand, class string, of *segment) bool {
 	return enough && (!few || c.fitsAny(d, nodes))
 }
 
+// nodeMayUnblock is segmentMayUnblock for all that can be reached from a node. Of a node
+// that is gone it is not known what that was.
+func (c *Cache) nodeMayUnblock(d *Demand, name string) bool {
+	c.mu.RLock()
+	entry := c.index.Node(name)
+	if entry == nil {
+		c.mu.RUnlock()
+		return true
+	}
+	segments := slices.Clone(entry.Segments)
+	c.mu.RUnlock()
+	return slices.ContainsFunc(segments, func(of *segment) bool {
+		return slices.ContainsFunc(d.groups, func(g group) bool { return c.segmentMayUnblock(d, g.class.name, of) })
+	})
+}
+
 // GivenUp reports whether a volume no longer names a claim of the pod that is not bound:
 // any volume may serve the claim now. now is nil for a deleted volume.
 func (d *Demand) GivenUp(before, now *v1.PersistentVolume) bool {

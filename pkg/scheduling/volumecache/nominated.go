@@ -71,7 +71,7 @@ func (c *Cache) podUpdated(pod *v1.Pod) {
 func (c *Cache) endNomination(pod types.UID) {
 	if n := c.nominated[pod]; n != nil {
 		delete(c.nominated, pod)
-		c.releases.record(release{}, n.began)
+		c.releases.record(release{node: n.pod.Status.NominatedNodeName}, n.began)
 	}
 }
 

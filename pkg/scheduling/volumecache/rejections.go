@@ -139,7 +139,8 @@ func (c *Cache) releaseMayUnblock(pod *v1.Pod, sequence uint64, released map[rel
 	for of, began := range released {
 		switch {
 		case began > sequence || of.group != "" && of.group == group:
-		case of == release{}, d.hasPending(of.claim), of.segment != nil && c.segmentMayUnblock(d, of.class, of.segment):
+		case of == release{}, d.hasPending(of.claim), of.segment != nil && c.segmentMayUnblock(d, of.class, of.segment),
+			of.node != "" && c.nodeMayUnblock(d, of.node):
 			return true
 		}
 	}

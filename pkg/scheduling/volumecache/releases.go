@@ -39,11 +39,13 @@ type releases struct {
 type Listener func(waiting func() []*v1.Pod)
 
 // release is something that a reservation has released: volumes or bytes of a class in
-// a segment, or the choice of a node for a claim. The zero release is anything.
+// a segment, or the choice of a node for a claim; or that a nomination has: what can be
+// reached from a node. The zero release is anything.
 type release struct {
 	class   string
 	segment *segment
 	claim   types.NamespacedName
+	node    string
 	// group is the pod group of the pod that had reserved. Its pods are tried
 	// together: what one releases after a failed attempt does not help the others.
 	group string

@@ -194,6 +194,22 @@ func TestReleaseWakes(t *testing.T) {
 				w.Release(p.UID)
 			},
 		},
+		"of a nominated pod": {
+			do: func(t *testing.T, w *testbed) {
+				w.put(preemptor("c"))
+				w.reject(t, pod("waits", "d"), pod("too-large", "large"), pod("for-another-class", "o"))
+				w.remove(preemptor("c"))
+			},
+			want: []string{"waits"},
+		},
+		"of a nominated pod whose node is deleted": {
+			do: func(t *testing.T, w *testbed) {
+				w.put(preemptor("c"))
+				w.reject(t, pod("waits", "d"), pod("too-large", "large"))
+				w.remove(node("a"), preemptor("c"))
+			},
+			want: []string{"too-large", "waits"}, // it is not known what the node could reach
+		},
 		"another pod of its group": {
 			do: func(t *testing.T, w *testbed) {
 				p := member("gang", "first", "c")

@@ -139,14 +139,16 @@ func (w *testbed) demand(pod *v1.Pod) *Demand {
 	return d
 }
 
-// fits evaluates the pod for the node in the store.
+// fits evaluates the pod for the node in the store, as a scheduling cycle does.
 func (w *testbed) fits(pod *v1.Pod, node string) match.ReasonCode {
 	w.t.Helper()
 	object, err := w.factory.Core().V1().Nodes().Lister().Get(node)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return w.Fits(w.demand(pod), object).Code
+	d := w.demand(pod)
+	w.Withhold(d)
+	return w.Fits(d, object).Code
 }
 
 // reserve reserves and returns the volumes by claim, "(provision)" for claims

@@ -104,7 +104,7 @@ func TestNamedTestsExist(t *testing.T) {
 }
 
 // TestMetrics: docs/metrics.md has a line for each metric of the scheduler, the
-// provisioner, the extender and the controller, and no other.
+// provisioner, the extender, the controller and the node service, and no other.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	metrics.Register()
@@ -125,6 +125,7 @@ func TestMetrics(t *testing.T) {
 	metrics.CountNodeLossRelease(metrics.ReleaseDone)
 	metrics.CountNodeLossRemoval(metrics.RemovalDone)
 	metrics.CountCleaningJobFailed("JobFailed")
+	measurePav()
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -157,6 +158,18 @@ func TestMetrics(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("docs/metrics.md (-want +got):\n%s", diff)
 	}
+}
+
+// measurePav measures each metric of PavProvisioners that has labels.
+func measurePav() {
+	metrics.RegisterCSI()
+	metrics.AddPavProvisioners("Accepted", 1)
+	metrics.AddPavVolumes("Provisioned", 1)
+	metrics.AddPavStagings("Staged", 1)
+	metrics.AddPavFailing("create", "CreationFailed", 1)
+	metrics.ObservePavStep("Creation", metrics.PavSucceeded, time.Second)
+	metrics.ObserveCSICall("NodeStageVolume", "OK", time.Second)
+	metrics.CountCSIRegistration(true)
 }
 
 // measureProvisioner measures each metric of the provisioner that has labels.

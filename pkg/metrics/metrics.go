@@ -28,6 +28,7 @@ var (
 	extender    = &component{prefix: "stowage_extender_"}
 	controller  = &component{prefix: "stowage_controller_"}
 	provisioner = &component{prefix: "stowage_provisioner_"}
+	csi         = &component{prefix: "stowage_csi_"}
 	// reference has the names of sig-storage-local-static-provisioner, whose dashboards and
 	// alerts keep working.
 	reference = &component{prefix: "local_volume_provisioner_"}

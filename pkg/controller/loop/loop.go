@@ -102,6 +102,34 @@ func WatchEach(informer cache.SharedIndexInformer, changed func(object any)) err
 	})
 }
 
+// Tally calls add for each object that an informer adds, with what count returns for it and 1, and for
+// each that it deletes with -1; for an update with both, unless they are the same.
+func Tally[T any, S comparable](informer cache.SharedIndexInformer, count func(*T) S, add func(S, float64)) error {
+	changed := func(object any, more float64) {
+		if typed, ok := object.(*T); ok {
+			add(count(typed), more)
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { changed(object, 1) },
+		UpdateFunc: func(before, object any) {
+			old, ok := before.(*T)
+			if now, also := object.(*T); ok && also && count(old) == count(now) {
+				return
+			}
+			changed(before, -1)
+			changed(object, 1)
+		},
+		DeleteFunc: func(object any) {
+			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+			changed(object, -1)
+		},
+	})
+	return err
+}
+
 // List returns the objects of an informer with a key of an index, which must exist; all without an
 // index.
 func List[T any](informer cache.SharedIndexInformer, index, key string) (all []*T) {

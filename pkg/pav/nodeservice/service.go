@@ -24,6 +24,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
+	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/pav/nodeservice/publish"
 	"stowage.dev/stowage/pkg/pav/nodeservice/stagingdir"
 	"stowage.dev/stowage/pkg/pav/pavclient"
@@ -102,6 +103,7 @@ func New(config Config) (*Service, error) {
 				s.clears.Add(staging.Name)
 			}
 		}),
+		loop.Tally(s.stagings, func(*stowage.PavStaging) struct{} { return struct{}{} }, func(_ struct{}, more float64) { metrics.AddCSIStagings(more) }),
 		loop.Watch(s.provisioners, func(before, object any) {
 			if p, ok := object.(*stowage.PavProvisioner); ok && before == nil {
 				s.driverKeys.Add(p.Name)
@@ -111,6 +113,7 @@ func New(config Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch PavStagings: %w", err)
 	}
+	metrics.RegisterCSI()
 	return s, nil
 }
 

@@ -14,11 +14,15 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"stowage.dev/stowage/pkg/metrics"
 )
 
 // sockets are those of a driver.
@@ -90,7 +94,7 @@ func (d *drivers) serve(ctx context.Context, service *Service, driver string, at
 	}
 	d.remove(driver)
 	node := &server{service: service, driver: driver}
-	own := grpc.NewServer()
+	own := grpc.NewServer(grpc.UnaryInterceptor(measure))
 	csi.RegisterIdentityServer(own, node)
 	csi.RegisterNodeServer(own, node)
 	register := grpc.NewServer()
@@ -115,6 +119,7 @@ func (d *drivers) serve(ctx context.Context, service *Service, driver string, at
 	}
 	delete(d.failed, driver)
 	d.stops[driver] = func() { register.Stop(); own.Stop() }
+	metrics.SetCSIDrivers(len(d.stops))
 	for server, on := range map[*grpc.Server]net.Listener{own: listener, register: registry} {
 		d.running.Go(func() {
 			if err := server.Serve(on); err != nil {
@@ -131,10 +136,19 @@ func (d *drivers) remove(driver string) {
 	d.mu.Lock()
 	stop := d.stops[driver]
 	delete(d.stops, driver)
+	metrics.SetCSIDrivers(len(d.stops))
 	d.mu.Unlock()
 	if stop != nil {
 		stop()
 	}
+}
+
+// measure is an interceptor that records how long a call of kubelet takes.
+func measure(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	begun := time.Now()
+	response, err := handle(ctx, request)
+	metrics.ObserveCSICall(filepath.Base(info.FullMethod), status.Code(err).String(), time.Since(begun))
+	return response, err
 }
 
 // stop stops to serve all drivers, and waits for their goroutines.
@@ -163,6 +177,7 @@ func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*regist
 
 // NotifyRegistrationStatus implements registration.RegistrationServer.
 func (r *registrar) NotifyRegistrationStatus(ctx context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+	metrics.CountCSIRegistration(s.PluginRegistered)
 	if !s.PluginRegistered {
 		klog.FromContext(ctx).Info("Kubelet refused a driver; registering it again", "driver", r.driver, "reason", s.Error)
 		r.refused()

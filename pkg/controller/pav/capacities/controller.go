@@ -34,6 +34,7 @@ import (
 	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
+	"stowage.dev/stowage/pkg/metrics"
 )
 
 // workers is how many nodes are published concurrently.
@@ -302,6 +303,7 @@ func (p *published) remove(provisioner string) {
 	defer p.mu.Unlock()
 	delete(p.revisions, provisioner)
 	delete(p.problems, provisioner)
+	p.measure()
 }
 
 // note notes why a node has no capacity; empty if nothing is wrong. It returns whether that changed.
@@ -315,7 +317,17 @@ func (p *published) note(provisioner, node, problem string) bool {
 	if of[node] = problem; problem == "" {
 		delete(of, node)
 	}
+	p.measure()
 	return true
+}
+
+// measure records how many nodes have no capacity. p is locked.
+func (p *published) measure() {
+	n := 0
+	for _, problems := range p.problems {
+		n += len(problems)
+	}
+	metrics.SetPavNodesWithoutCapacity(n)
 }
 
 // condition returns the condition CapacityPublished of a provisioner.

@@ -21,6 +21,7 @@ import (
 	"stowage.dev/stowage/pkg/controller/pav/stagings/rules"
 	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/metrics"
 )
 
 // The action of events.
@@ -149,6 +150,7 @@ func (c *Controller) record(ctx context.Context, s *situation, step rules.Record
 		return fmt.Errorf("write the status of PavStaging %s: %w", s.Staging.Name, err)
 	}
 	c.written.Mutation(staging)
+	c.observe(s, staging)
 	klog.FromContext(ctx).V(2).Info("Recorded the state of a staging", "staging", klog.KRef("", staging.Name), logkeys.Volume, klog.KRef("", staging.Status.VolumeName), "phase", staging.Status.Phase, logkeys.Reason, step.Event.Reason)
 	c.report(s, step.Event)
 	s.Staging = staging
@@ -184,6 +186,7 @@ func (c *Controller) createPod(ctx context.Context, s *situation) error {
 	}
 	switch {
 	case creation.Refused != "":
+		c.ObserveOutcome(s.Staging.Status.Step, metrics.PavRefused)
 		return c.record(ctx, s, rules.PodRefused(&s.Facts, creation.Refused))
 	case creation.Uncertain != "":
 		return errors.Join(err, c.record(ctx, s, rules.PodNotCreated(&s.Facts, creation.Uncertain)))

@@ -33,6 +33,7 @@ import (
 	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/pav/stagings/rules"
 	"stowage.dev/stowage/pkg/controller/pav/steps"
+	"stowage.dev/stowage/pkg/metrics"
 )
 
 const (
@@ -165,6 +166,7 @@ func (c *Controller) watch() error {
 	nodes := c.Informers.Core().V1().Nodes().Informer()
 	return errors.Join(loop.Watch(c.Stagings, ofStaging), loop.WatchEach(c.Pods, ofPod), loop.WatchEach(c.PVs, ofPV), loop.WatchEach(c.Claims, ofClaim),
 		loop.Watch(c.Volumes, ofVolume), loop.WatchEach(c.Revisions, ofRevision), loop.Watch(c.Provisioners, c.provisionerChanged),
+		loop.Tally(c.Stagings, stateOf, steps.Add(metrics.AddPavStagings)),
 		loop.Watch(c.users, c.userChanged), loop.Watch(nodes, c.nodeChanged), loop.WatchEach(c.disruptions, ofBudget))
 }
 

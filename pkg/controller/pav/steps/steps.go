@@ -23,6 +23,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/loop"
+	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/pav/pavclient"
 )
 
@@ -90,8 +91,8 @@ func New(config Config) (*Steps, error) {
 	if err := errors.Join(volumes, stagings, provisioners); err != nil {
 		return nil, err
 	}
-	if err := s.index(); err != nil {
-		return nil, fmt.Errorf("index the objects of PaV: %w", err)
+	if err := errors.Join(s.index(), s.tally()); err != nil {
+		return nil, fmt.Errorf("index and count the objects of PaV: %w", err)
 	}
 	return s, nil
 }
@@ -161,6 +162,7 @@ type Controller interface {
 // informers of Config must be synced before.
 func (s *Steps) Run(ctx context.Context, controllers ...Controller) error {
 	informing, cancel := context.WithCancel(ctx)
+	defer metrics.ResetPav() // after the informers have ended
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()

@@ -20,6 +20,7 @@ import (
 	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/metrics"
 )
 
 const volumeKind = "PavVolume"
@@ -138,6 +139,7 @@ func (c *Controller) record(ctx context.Context, s *situation, step rules.Record
 	if volume.Status.Handle == "" {
 		c.handles.release(s.Volume)
 	}
+	c.observe(s, volume)
 	klog.FromContext(ctx).V(2).Info("Recorded the state of a volume", logkeys.Volume, klog.KRef("", volume.Name), "phase", volume.Status.Phase, logkeys.Reason, step.Event.Reason)
 	c.report(s, step.Event)
 	s.Volume = volume
@@ -149,6 +151,7 @@ func (c *Controller) createPod(ctx context.Context, s *situation) error {
 	creation, err := c.CreatePod(ctx, s.helper)
 	switch {
 	case creation.Refused != "":
+		c.ObserveOutcome(s.Volume.Status.Step, metrics.PavRefused)
 		return c.record(ctx, s, rules.PodRefused(&s.Facts, creation.Refused))
 	case creation.Uncertain != "":
 		return errors.Join(err, c.record(ctx, s, rules.PodNotCreated(&s.Facts, creation.Uncertain)))

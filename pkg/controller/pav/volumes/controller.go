@@ -32,6 +32,7 @@ import (
 	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
+	"stowage.dev/stowage/pkg/metrics"
 )
 
 const (
@@ -171,6 +172,7 @@ func (c *Controller) watch() error {
 	classes := c.Informers.Storage().V1().StorageClasses().Informer()
 	return errors.Join(loop.WatchEach(c.Claims, ofClaim), loop.Watch(c.PVs, ofPV), loop.WatchEach(c.Pods, ofPod),
 		loop.Watch(c.Volumes, ofVolume), loop.Watch(c.Stagings, ofStaging), loop.Watch(c.Provisioners, c.provisionerChanged), loop.WatchEach(c.Revisions, ofRevision),
+		loop.Tally(c.Volumes, stateOf, steps.Add(metrics.AddPavVolumes)),
 		loop.WatchEach(classes, ofClass), loop.WatchEach(drivers, ofDriver), c.watchNodes())
 }
 

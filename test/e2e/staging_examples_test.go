@@ -5,15 +5,19 @@ package e2e
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/pav/stagings/rules"
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/e2e/frame"
 )
@@ -74,17 +78,60 @@ func withPrograms(spec map[string]any, node string) {
 	}
 }
 
-// testStagingHello: the smallest example.
+// testStagingHello: docs/pav-tutorial.md, with its files and mistakes.
 func testStagingHello(t *testing.T) {
 	s := newStagingWith(stagingSite.New(t))
-	s.example("../../manifests/pav/examples/hello-world.yaml", s.Namespace, nil)
-	volume := s.claim("c", nil)
-	s.pod("reads", stagingOne, "cat /data/c/greeting", nil, "c")
-	if diff := cmp.Diff("Hello c\n", s.logs("reads")); diff != "" {
+	provisioner, pod := s.tutorial("hello-world.yaml"), s.tutorial("hello-world/pod.yaml")
+	s.Kubectl("apply", "--filename="+provisioner, "--filename="+pod)
+	greeting := func() string {
+		t.Helper()
+		s.WaitPod("hello", "running", running)
+		return s.Exec("hello", "cat", "/data/greeting")
+	}
+	if diff := cmp.Diff("Hello greeting\n", greeting()); diff != "" {
 		t.Errorf("the volume (-want +got):\n%s", diff)
 	}
-	s.remove("reads")
+	volume := s.WaitPVC("greeting", "bound", func(p *corev1.PersistentVolumeClaim) bool { return p.Status.Phase == corev1.ClaimBound }).Spec.VolumeName
+	s.Kubectl("get", "pavvol", volume)
+
+	s.Kubectl("patch", "pav", s.Namespace, "--type=merge", `--patch={"spec":{"volumeCreation":{"capacity":"{{ requestedMinCapacity"}}}`)
+	s.accepted(metav1.ConditionFalse, "spec.volumeCreation.capacity: line 1, column ")
+	s.Kubectl("apply", "--filename="+provisioner)
+	s.accepted(metav1.ConditionTrue, "")
+
+	s.Kubectl("patch", "pav", s.Namespace, "--type=json",
+		`--patch=[{"op":"replace","path":"/spec/volumeStaging/podTemplate/spec/containers/0/command/2","value":"echo out of greetings >/pav/error; exit 1"}]`)
+	s.remove("hello")
 	s.unstaged(volume)
+	s.Kubectl("apply", "--filename="+pod)
+	s.WaitEvent(s.Namespace, "greeting", string(rules.StagingFailed), "out of greetings")
+	s.Kubectl("apply", "--filename="+provisioner)
+	greeting()
+
+	s.Kubectl("delete", "--filename="+pod)
+	s.unstaged(volume)
+	s.WaitGone("pv/" + volume)
+	s.Kubectl("delete", "--filename="+provisioner)
+}
+
+// tutorial returns a copy of a file of the examples for a test of its own, with an image that the nodes have.
+func (s *staging) tutorial(file string) string {
+	s.T.Helper()
+	text, err := os.ReadFile("../../manifests/pav/examples/" + file)
+	s.Do(err)
+	written := filepath.Join(s.T.TempDir(), "file.yaml")
+	s.Do(os.WriteFile(written, []byte(strings.NewReplacer("hello-world", s.Namespace, "busybox:1.37", realnode.BusyboxImage).Replace(string(text))), 0o600))
+	return written
+}
+
+// accepted waits until the condition Accepted of the last generation of the provisioner has a status and
+// a message that begins with a text.
+func (s *staging) accepted(status metav1.ConditionStatus, message string) {
+	s.T.Helper()
+	frame.Wait(s.Env, s.clients.Provisioners, s.Namespace, "judged", func(p *stowage.PavProvisioner) bool {
+		c := meta.FindStatusCondition(p.Status.Conditions, stowage.ConditionAccepted)
+		return c != nil && c.ObservedGeneration == p.Generation && c.Status == status && strings.HasPrefix(c.Message, message)
+	})
 }
 
 // testStagingObjectStore: the example of an object store with FUSE, on a WebDAV server instead of S3. What

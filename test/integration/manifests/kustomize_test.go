@@ -61,6 +61,7 @@ func kustomizations(t *testing.T) map[string]kustomization {
 var apart = []string{
 	"images/kustomization.yaml", "controller/cleaning-jobs.yaml", "controller/pav-volumes.yaml", "controller/pav-policy.yaml", "scheduler/only/config.yaml", "extender/full/scheduler.yaml", "extender/advisory/scheduler.yaml",
 	"pav/examples/hello-world.yaml", "pav/examples/object-store.yaml", "pav/examples/encryption.yaml", "pav/examples/btrfs.yaml",
+	"pav/examples/hello-world/pod.yaml",
 }
 
 // TestNothingForgotten: every file is in a kustomization of its folder, or below it.

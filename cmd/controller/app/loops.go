@@ -103,10 +103,18 @@ func makeLoops(p *parts) ([]namedLoop, error) {
 		make func() (runner, error)
 	}{
 		{"node-loss", func() (runner, error) { // releases the claims of lost nodes
-			return nodeloss.New(nodeloss.Config{
+			config := nodeloss.Config{
 				Settings: p.settings.NodeLoss, Client: p.client, Informers: p.informers,
 				Reports: p.reports, ReportInformer: p.reportInformer, Events: p.events,
-			})
+			}
+			if p.settings.PavVolumes.Enabled {
+				clients, err := pavclient.New(p.connection)
+				if err != nil {
+					return nil, err
+				}
+				config.PavVolumes = clients.Volumes
+			}
+			return nodeloss.New(config)
 		}},
 		{"node-hosts", func() (runner, error) { // writes the hostnames of nodes for the provisioners' policies
 			return nodehosts.New(p.client, p.informers)

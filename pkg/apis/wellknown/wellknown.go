@@ -101,8 +101,8 @@ const (
 	// [staging ends](pav.md#volumes-on-nodes) without its unstaging pod.
 	// On: PavStaging. By: administrator.
 	PavUnstagedAnnotation = "stowage.dev/pav-unstaged"
-	// Name of the node that has the capacity.
-	// On: CSIStorageCapacity of a PavProvisioner. By: controller.
+	// Name of the node that has the capacity, or the only one that has the volume.
+	// On: CSIStorageCapacity, PersistentVolume of a PavProvisioner. By: controller.
 	PavNodeAnnotation = "stowage.dev/pav-node"
 	// UIDs of claims whose volumes are being made, separated by commas: the capacity does not include
 	// what these volumes need. The scheduler then no longer subtracts it.

@@ -48,6 +48,8 @@ func (c *Controller) apply(ctx context.Context, f *volumeFacts, d rules.Decision
 	case rules.RemoveFinalizer:
 		left := slices.DeleteFunc(slices.Clone(f.volume.Finalizers), func(f string) bool { return f == wellknown.LocalVolumeFinalizer })
 		return c.patch(ctx, f, map[string]any{"finalizers": left})
+	case rules.DeletePavVolume:
+		return c.deletePavVolume(ctx, f)
 	default:
 		return nil
 	}
@@ -204,6 +206,33 @@ func (c *Controller) removeVolume(ctx context.Context, f *volumeFacts) error {
 	metrics.CountNodeLossRemoval(metrics.RemovalDone)
 	c.event(f.volume, nil, message{eventRemoved, actionRelease, fmt.Sprintf(
 		"removed: %s; a tombstone in LocalDiskReport %s causes a clean of the disk on any node where it appears", c.causeText(f, rules.CauseOf(&f.Facts)), f.node)})
+	return nil
+}
+
+// deletePavVolume gives up what the lost node has of a provisioned volume: without its PavVolume, no
+// deletion pod waits for the node.
+func (c *Controller) deletePavVolume(ctx context.Context, f *volumeFacts) error {
+	state, err := c.PavVolumes.Get(ctx, f.volume.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // the PersistentVolume is about to go, too
+	case err != nil:
+		return fmt.Errorf("get PavVolume %s: %w", f.volume.Name, err)
+	case state.DeletionTimestamp != nil:
+		return nil
+	case state.Spec.NodeName != f.node:
+		return fmt.Errorf("give up volume %s on node %s: its PavVolume is of node %q", f.volume.Name, f.node, state.Spec.NodeName)
+	}
+	err = c.PavVolumes.Delete(ctx, f.volume.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &state.UID, ResourceVersion: &state.ResourceVersion},
+	})
+	if err := writeError("delete PavVolume "+f.volume.Name, err); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).V(2).Info("Removed a lost volume", logkeys.Volume, klog.KObj(f.volume), logkeys.Node, klog.KRef("", f.node))
+	metrics.CountNodeLossRemoval(metrics.RemovalDone)
+	c.event(f.volume, nil, message{eventRemoved, actionRelease, fmt.Sprintf(
+		"removed: %s; what is left of the volume there stays if the node returns", c.causeText(f, rules.CauseOf(&f.Facts)))})
 	return nil
 }
 

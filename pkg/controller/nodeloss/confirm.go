@@ -35,7 +35,7 @@ func (c *Controller) confirm(ctx context.Context, f *volumeFacts, d rules.Decisi
 			return err
 		}
 		return c.confirmRelease(ctx, f)
-	case rules.AddTombstone:
+	case rules.AddTombstone, rules.DeletePavVolume:
 		return c.confirmLoss(ctx, f, d.Cause)
 	case rules.DeletePods:
 		return c.confirmClaimDeleted(ctx, f)

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	controller "stowage.dev/stowage/pkg/apis/controller/v1alpha1"
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/metrics"
@@ -38,7 +40,7 @@ const retryFirst, retryLast = 100 * time.Millisecond, time.Minute
 // whenever an owned volume changes.
 const sweepPeriod = 10 * time.Minute
 
-// Config configures a Controller. All fields are required.
+// Config configures a Controller. All fields but PavVolumes are required.
 type Config struct {
 	Settings controller.NodeLoss
 	// Client may do what manifests/controller/base/rbac.yaml allows.
@@ -49,6 +51,14 @@ type Config struct {
 	Reports        *diskreports.Client
 	ReportInformer cache.SharedIndexInformer
 	Events         events.EventRecorder
+	// PavVolumes are the states of volumes of PavProvisioners; nil: these volumes are left alone.
+	PavVolumes PavVolumes
+}
+
+// PavVolumes gets and deletes PavVolumes.
+type PavVolumes interface {
+	Get(ctx context.Context, name string, options metav1.GetOptions) (*stowage.PavVolume, error)
+	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
 }
 
 // Controller releases claims. Only the leader runs it.

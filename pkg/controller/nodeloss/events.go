@@ -90,6 +90,9 @@ func (c *Controller) stateEvent(f *volumeFacts, d rules.Decision) (reason, note 
 		}
 		return eventLost, fmt.Sprintf("%s; %s after %s", why, then, d.Due.UTC().Format(time.RFC3339))
 	case rules.Kept:
+		if f.claim == nil {
+			return eventLost, why + "; the volume stays until an administrator deletes its PavVolume because " + wellknown.NodeLossAnnotation + " is Keep"
+		}
 		return eventLost, why + "; the claim is kept and waits for the volume because " + wellknown.NodeLossAnnotation + " is Keep"
 	case rules.Invalid:
 		return eventInvalid, why + "; the claim is kept because of an invalid annotation: " + d.Message
@@ -158,6 +161,9 @@ func (c *Controller) wouldBecome(f *volumeFacts, then rules.Decision) string {
 
 // wouldRemain describes what would remain of the volume.
 func (c *Controller) wouldRemain(f *volumeFacts) string {
+	if f.Provisioned {
+		return "what is left of it would stay on node " + f.node
+	}
 	then := "cleaned"
 	if f.Volume.Policy != disk.Delete {
 		then = "kept with its data"

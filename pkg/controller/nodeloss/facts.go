@@ -21,6 +21,7 @@ import (
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
+	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
@@ -35,22 +36,25 @@ type volumeFacts struct {
 	page int32
 }
 
-// readFacts reads the facts from the informers; nil if the volume is not local.
+// readFacts reads the facts from the informers; nil if the volume is of neither kind.
 func (c *Controller) readFacts(volume *corev1.PersistentVolume, now time.Time) (*volumeFacts, error) {
-	f := &volumeFacts{volume: volume, node: volume.Annotations[wellknown.NodeNameAnnotation]}
-	v, problem := localpv.VolumeOf(volume, nil)
-	if problem != nil {
+	f := &volumeFacts{volume: volume, node: nodeOf(volume)}
+	f.Now = now
+	var problem *disk.Problem
+	if f.Provisioned = provisioned(volume); f.Provisioned {
+		f.Volume = provisionedVolume(volume)
+	} else if f.Volume, problem = localpv.VolumeOf(volume, nil); problem != nil {
 		return nil, nil // not a local volume
 	}
-	f.Now = now
-	f.Volume = v
 	var err error
 	if f.Node, err = c.readNode(f, c.nodes.Get); err != nil {
 		return nil, err
 	}
 	f.ProvisionerSince = c.provisionerSince(f.node)
 	c.readReports(f)
-	f.OtherUse = c.otherUse(string(v.Identity), f.node, volume.UID)
+	if !f.Provisioned {
+		f.OtherUse = c.otherUse(string(f.Volume.Identity), f.node, volume.UID)
+	}
 	f.Mark = rules.ReadMark(volume.Annotations[wellknown.LostAnnotation])
 	f.Release = rules.ReadRelease(volume.Annotations[wellknown.ReleaseAnnotation])
 	if c.Settings.DryRun {
@@ -66,6 +70,19 @@ func (c *Controller) readFacts(volume *corev1.PersistentVolume, now time.Time) (
 		f.Exhausted = rules.Spent(c.otherReleases(f), now) >= int(*c.Settings.ReleasesPerMinute)
 	}
 	return f, nil
+}
+
+// provisionedVolume returns what is known of a volume of a PavProvisioner.
+func provisionedVolume(volume *corev1.PersistentVolume) disk.Volume {
+	v := disk.Volume{
+		Name: volume.Name, UID: string(volume.UID), ResourceVersion: volume.ResourceVersion,
+		Phase: disk.Phase(volume.Status.Phase), Policy: disk.Policy(volume.Spec.PersistentVolumeReclaimPolicy),
+		Claimed: volume.Spec.ClaimRef != nil, Deleting: volume.DeletionTimestamp != nil,
+	}
+	if v.Claimed {
+		v.ClaimUID = string(volume.Spec.ClaimRef.UID)
+	}
+	return v
 }
 
 // getter returns an object by its name, from an informer or the API server.

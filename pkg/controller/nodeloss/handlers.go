@@ -34,7 +34,7 @@ const (
 func (c *Controller) watch() error {
 	core := c.Informers.Core().V1()
 	return errors.Join(
-		c.volumes.AddIndexers(volumeIndexes()), c.ReportInformer.AddIndexers(reportIndexes()), c.pods.AddIndexers(podIndexes()),
+		c.volumes.AddIndexers(volumeIndexes(c.manages)), c.ReportInformer.AddIndexers(reportIndexes()), c.pods.AddIndexers(podIndexes()),
 		loop.Watch(c.volumes, c.volumeChanged),
 		loop.Watch(core.Nodes().Informer(), func(old, object any) {
 			if node, ok := object.(*corev1.Node); ok && nodeDiffers(old, node) {
@@ -66,7 +66,7 @@ func (c *Controller) volumeChanged(old, object any) {
 		return
 	}
 	c.enqueueSameDisk(old, volume)
-	if volume.Annotations[wellknown.NodeNameAnnotation] != "" { // even if it is no longer owned
+	if nodeOf(volume) != "" { // even if it is no longer managed
 		c.queue.Add(volume.Name)
 	}
 	if owned(volume) && volume.Annotations[wellknown.DiskIdentityAnnotation] != "" {
@@ -114,6 +114,25 @@ func owned(volume *corev1.PersistentVolume) bool {
 	return node != "" && localpv.Owned(volume, node) && slices.Contains(volume.Finalizers, wellknown.LocalVolumeFinalizer)
 }
 
+// provisioned reports whether a PavProvisioner made a volume on one node. PersistentVolumes are
+// written by administrators only.
+func provisioned(volume *corev1.PersistentVolume) bool {
+	return volume.Annotations[wellknown.PavNodeAnnotation] != "" && volume.Spec.CSI != nil
+}
+
+// nodeOf returns the node of a volume; empty if it has no annotation of one.
+func nodeOf(volume *corev1.PersistentVolume) string {
+	if provisioned(volume) {
+		return volume.Annotations[wellknown.PavNodeAnnotation]
+	}
+	return volume.Annotations[wellknown.NodeNameAnnotation]
+}
+
+// manages reports whether the loss of a volume is this controller's concern.
+func (c *Controller) manages(volume *corev1.PersistentVolume) bool {
+	return owned(volume) || c.PavVolumes != nil && provisioned(volume)
+}
+
 // nodeDiffers reports whether a relevant field of a node has changed.
 func nodeDiffers(old any, node *corev1.Node) bool {
 	before, ok := old.(*corev1.Node)
@@ -140,7 +159,8 @@ func index[T any](keys func(*T) []string) cache.IndexFunc {
 	}
 }
 
-func volumeIndexes() cache.Indexers {
+// volumeIndexes index the volumes that a controller manages.
+func volumeIndexes(manages func(*corev1.PersistentVolume) bool) cache.Indexers {
 	by := func(key func(*corev1.PersistentVolume) (string, bool)) cache.IndexFunc {
 		return index(func(volume *corev1.PersistentVolume) []string {
 			if key, ok := key(volume); ok {
@@ -151,14 +171,14 @@ func volumeIndexes() cache.Indexers {
 	}
 	return cache.Indexers{
 		byNode: by(func(v *corev1.PersistentVolume) (string, bool) {
-			return v.Annotations[wellknown.NodeNameAnnotation], owned(v)
+			return nodeOf(v), manages(v)
 		}),
 		byClaim: by(func(v *corev1.PersistentVolume) (string, bool) {
 			claim := ptr.Deref(v.Spec.ClaimRef, corev1.ObjectReference{})
-			return claim.Namespace + "/" + claim.Name, owned(v) && v.Spec.ClaimRef != nil
+			return claim.Namespace + "/" + claim.Name, manages(v) && v.Spec.ClaimRef != nil
 		}),
 		byNamespace: by(func(v *corev1.PersistentVolume) (string, bool) {
-			return ptr.Deref(v.Spec.ClaimRef, corev1.ObjectReference{}).Namespace, owned(v) && v.Spec.ClaimRef != nil
+			return ptr.Deref(v.Spec.ClaimRef, corev1.ObjectReference{}).Namespace, manages(v) && v.Spec.ClaimRef != nil
 		}),
 		byIdentity: by(func(v *corev1.PersistentVolume) (string, bool) {
 			identity := v.Annotations[wellknown.DiskIdentityAnnotation]
@@ -166,7 +186,7 @@ func volumeIndexes() cache.Indexers {
 		}),
 		// One key has all that count.
 		byRelease: by(func(v *corev1.PersistentVolume) (string, bool) {
-			return "", owned(v) && v.Annotations[wellknown.ReleaseAnnotation] != ""
+			return "", manages(v) && v.Annotations[wellknown.ReleaseAnnotation] != ""
 		}),
 	}
 }

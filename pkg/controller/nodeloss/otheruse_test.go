@@ -23,7 +23,7 @@ import (
 func ofDisks() (*Controller, cache.Indexer) {
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	reports := cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, reportIndexes())
-	volumes := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.PersistentVolume{}, 0, volumeIndexes())
+	volumes := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.PersistentVolume{}, 0, volumeIndexes(owned))
 	return &Controller{Config: Config{ReportInformer: reports}, nodes: corelisters.NewNodeLister(nodes), volumes: volumes}, nodes
 }
 

@@ -34,7 +34,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		return 0, fmt.Errorf("get volume %s: %w", name, err)
 	}
 	volume, exists := object.(*corev1.PersistentVolume)
-	if !exists || !owned(volume) {
+	if !exists || !c.manages(volume) {
 		c.forget(name)
 		return 0, nil
 	}
@@ -99,7 +99,7 @@ func (c *Controller) simulate(f *volumeFacts, d rules.Decision) time.Duration {
 		if _, then := rules.AfterRelease(&f.Facts); then.State == rules.Removing {
 			p.remove()
 		}
-	case rules.AddTombstone, rules.DeleteVolume, rules.RemoveFinalizer:
+	case rules.AddTombstone, rules.DeleteVolume, rules.RemoveFinalizer, rules.DeletePavVolume:
 		p.remove()
 		c.dryRuns[f.volume.Name] = p
 		return 0

@@ -36,7 +36,7 @@ func TestDryRunReleasesAreForgotten(t *testing.T) {
 func TestReleasesOfOthers(t *testing.T) {
 	t.Parallel()
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", Annotations: map[string]string{wellknown.ReleaseAnnotation: "claim 2026-11-22T12:00:00Z"}}}
-	if keys, err := volumeIndexes()[byRelease](volume); err != nil || len(keys) > 0 {
+	if keys, err := volumeIndexes(owned)[byRelease](volume); err != nil || len(keys) > 0 {
 		t.Errorf("it is counted: %v, %v", keys, err)
 	}
 }

@@ -5,6 +5,7 @@ package pavvolumes_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 	"stowage.dev/stowage/pkg/pav/helperpod"
 	"stowage.dev/stowage/pkg/pav/report"
@@ -174,6 +176,41 @@ func addNode(e *fixture.Env, name string) {
 	fixture.Get(e, func(ctx context.Context) (*corev1.Node, error) {
 		return e.Client.CoreV1().Nodes().Create(ctx, e.Node(name).Hostname("host-of-"+e.Name(name)).Obj(), metav1.CreateOptions{})
 	})
+}
+
+// The claims of volumes on a node that is gone are released by the policies of node loss, and the
+// volumes are given up then. Without a policy an administrator decides.
+func TestLostNode(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	provide(e, local, corev1.PersistentVolumeReclaimDelete, func(string, helperpod.Step, int) outcome {
+		return exit(report.Report{Capacity: new("1Gi")}, 0)
+	})
+	e.CreateClass(e.Class("late").Provisioner(e.Namespace))
+	addNode(e, "a")
+	late := func(name string) *builders.PVC { return e.PVC(name).Class(e.Name("late")).SelectedNode(e.Name("a")) }
+	releasedClaim := e.CreatePVC(late("released").Annotation(wellknown.NodeLossRecreatableAnnotation, "true").
+		Annotation(wellknown.NodeLossAnnotation, "Release").Annotation(wellknown.NodeLossDelayAnnotation, "1s"))
+	kept := e.CreatePVC(late("kept").Annotation(wellknown.NodeLossRecreatableAnnotation, "true"))
+	boundTo(e, releasedClaim)
+	volume := boundTo(e, kept)
+	e.Do(func(ctx context.Context) error {
+		return e.Client.CoreV1().Nodes().Delete(ctx, e.Name("a"), metav1.DeleteOptions{})
+	})
+	e.WaitEvent(e.Namespace, "released", "ClaimReleased", "is lost")
+	nothingLeft(e, releasedClaim)
+	e.WaitEvent(e.Namespace, "kept", "VolumeLost", "the claim is kept")
+	e.DeletePVC("kept")
+	notDeletable(e, volume.Name, rules.NodeGone)
+	if v := seen(e, clients.Volumes, volume.Name, func(*stowage.PavVolume) bool { return true }); v.DeletionTimestamp != nil {
+		t.Error("the PavVolume of a volume without a policy was deleted")
+	}
+	e.Do(func(ctx context.Context) error { // for the claims that their users have deleted, too
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"Release",%q:"1s"}}}`, wellknown.NodeLossAnnotation, wellknown.NodeLossDelayAnnotation)
+		_, err := e.Client.StorageV1().StorageClasses().Patch(ctx, e.Name("late"), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	})
+	nothingLeft(e, kept)
 }
 
 // The volume of a provisioner with accessibility SelectedNode is made on the node that the scheduler

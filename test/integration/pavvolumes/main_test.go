@@ -21,14 +21,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
+	controllerv1 "stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/nodeloss"
 	"stowage.dev/stowage/pkg/controller/pav/capacities"
 	"stowage.dev/stowage/pkg/controller/pav/stagings"
 	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/pav/pavclient"
 	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
@@ -64,7 +68,7 @@ func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 		return nil, err // the garbage collector of pods deletes those of nodes that do not exist
 	}
 	kinds, controller := manifests+"crd/pav/stowage.dev_", manifests+"controller/"
-	if err := c.CreateFiles(ctx, kinds+"pavprovisioners.yaml", kinds+"pavvolumes.yaml", kinds+"pavstagings.yaml", controller+"base/rbac.yaml", controller+"pav-volumes.yaml", controller+"pav-policy.yaml",
+	if err := c.CreateFiles(ctx, manifests+"crd/stowage.dev_localdiskreports.yaml", kinds+"pavprovisioners.yaml", kinds+"pavvolumes.yaml", kinds+"pavstagings.yaml", controller+"base/rbac.yaml", controller+"pav-volumes.yaml", controller+"pav-policy.yaml",
 		manifests+"csi/rbac.yaml", manifests+"csi/policy-stagings.yaml"); err != nil {
 		return nil, err
 	}
@@ -118,9 +122,10 @@ func run(ctx context.Context, connection *rest.Config) (wait func(), err error) 
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return nil, err
 	}
+	recorder := broadcaster.NewRecorder(scheme, "stowage-controller")
 	factory := informers.NewSharedInformerFactory(client, 0)
 	shared, err := steps.New(steps.Config{
-		Client: client, Clients: own, Informers: factory, Events: broadcaster.NewRecorder(scheme, "stowage-controller"),
+		Client: client, Clients: own, Informers: factory, Events: recorder,
 		Namespace: namespace, ReporterImage: "stowage-pav-reporter",
 	})
 	if err != nil {
@@ -138,10 +143,30 @@ func run(ctx context.Context, connection *rest.Config) (wait func(), err error) 
 	if err != nil {
 		return nil, err
 	}
+	reports, err := diskreports.NewClient(connection)
+	if err != nil {
+		return nil, err
+	}
+	reportInformer, err := diskreports.NewInformer(reports)
+	if err != nil {
+		return nil, err
+	}
+	settings := &controllerv1.ControllerConfiguration{}
+	settings.SetDefaults()
+	losses, err := nodeloss.New(nodeloss.Config{
+		Settings: settings.NodeLoss, Client: client, Informers: factory, Reports: reports, ReportInformer: reportInformer,
+		Events: recorder, PavVolumes: own.Volumes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var running sync.WaitGroup
+	running.Go(func() { reportInformer.RunWithContext(ctx) })
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
-	var running sync.WaitGroup
+	cache.WaitForCacheSync(ctx.Done(), reportInformer.HasSynced)
 	running.Go(func() { logEarly(ctx, shared.Run(ctx, of, on, capacity)) })
+	running.Go(func() { logEarly(ctx, losses.Run(ctx)) })
 	return func() {
 		running.Wait()
 		factory.Shutdown()

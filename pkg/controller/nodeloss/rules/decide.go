@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rules decides what to do about a local volume that is lost with its node or its
+// Package rules decides what to do about a volume that is lost with its node or its
 // disk. Decide takes the facts of one volume and returns the next action; package nodeloss
 // reads the facts and takes the action.
 //
@@ -32,6 +32,7 @@ const (
 	AddTombstone    Action = "AddTombstone"    // write a tombstone to the node's report
 	DeleteVolume    Action = "DeleteVolume"    // delete the volume
 	RemoveFinalizer Action = "RemoveFinalizer" // remove the finalizer from the volume
+	DeletePavVolume Action = "DeletePavVolume" // give up what the node has of a provisioned volume
 )
 
 // State is the state of a lost volume, a stable machine-readable word.
@@ -86,10 +87,14 @@ func Decide(f *Facts) Decision {
 		d.Do, d.State = MarkLost, Waiting
 		return d
 	}
-	if f.Claim != nil {
+	switch {
+	case f.Claim != nil:
 		return decideClaimed(f, d)
+	case f.Provisioned:
+		return decideProvisioned(f, d)
+	default:
+		return decideUnclaimed(f, d)
 	}
-	return decideUnclaimed(f, d)
 }
 
 // Since returns since when a volume is lost for a cause, and whether the mark has to be written.
@@ -213,6 +218,26 @@ func decideUnclaimed(f *Facts, d Decision) Decision {
 	default:
 		return d.wait(Removing, "") // the provisioner removes the finalizer
 	}
+	return d
+}
+
+// decideProvisioned decides about a provisioned volume whose claim does not exist. It is given up
+// only by the terms that release claims, since its data would stay on a node that returns.
+func decideProvisioned(f *Facts, d Decision) Decision {
+	v := &f.Volume
+	switch {
+	case v.Phase != disk.PhaseReleased:
+		return d.wait(Blocked, "")
+	case v.Policy != disk.Delete:
+		return d.wait(Retained, "")
+	case d.Cause != NodeGone:
+		return d.wait(Blocked, "for its node, where its deletion pod runs")
+	case !f.released() && !f.Terms.Release:
+		return d.wait(Kept, "")
+	case !f.released() && f.Now.Before(d.Due):
+		return d.wait(Waiting, "")
+	}
+	d.Do, d.State = DeletePavVolume, Removing
 	return d
 }
 

@@ -50,6 +50,12 @@ func unclaimed(f *rules.Facts) {
 	f.Claim, f.Volume.Phase = nil, disk.PhaseReleased
 }
 
+// provisioned is a volume of a PavProvisioner.
+func provisioned(f *rules.Facts) {
+	f.Provisioned, f.ProvisionerSince, f.ReportedAt = true, time.Time{}, time.Time{}
+	f.Volume.Identity, f.Volume.Finalized = "", false
+}
+
 func missing(f *rules.Facts) {
 	f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = rules.Ready, rules.DiskMissing, disk.MarkMissing, rules.MissingDisk
 }
@@ -75,40 +81,47 @@ func TestDecide(t *testing.T) {
 		facts *rules.Facts
 		want  answer
 	}{
-		"a node that is there has lost nothing":                    {gone(func(f *rules.Facts) { f.Node, f.Mark = rules.Ready, nil }), answer{Do: rules.None}},
-		"nor has one that is not ready":                            {gone(func(f *rules.Facts) { f.Node, f.Mark, f.Disk = rules.NotReady, nil, rules.DiskMissing }), answer{Do: rules.None}},
-		"the moment is written down first":                         {gone(func(f *rules.Facts) { f.Mark = nil }), answer{Do: rules.MarkLost, State: rules.Waiting}},
-		"a node that came back loses nothing":                      {gone(func(f *rules.Facts) { f.Node = rules.Ready }), answer{Do: rules.RemoveMark}},
-		"not ready is back, too":                                   {gone(func(f *rules.Facts) { f.Node = rules.NotReady }), answer{Do: rules.RemoveMark}},
-		"back before its claim was deleted":                        {gone(begun, func(f *rules.Facts) { f.Node = rules.Ready }), answer{Do: rules.RemoveMark}},
-		"back, unobserved, and gone again: the delay begins again": {gone(func(f *rules.Facts) { f.ReportedAt = ago(time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
-		"a report from the future says nothing yet":                {gone(func(f *rules.Facts) { f.ReportedAt = ago(-time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
-		"a disk that was missing before its node went":             {gone(func(f *rules.Facts) { f.Mark.Cause = rules.MissingDisk }), answer{Do: rules.MarkLost, State: rules.Waiting}},
-		"out of service, then gone: one loss":                      {gone(func(f *rules.Facts) { f.Mark.Cause = rules.NodeOutOfService }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
-		"a mark from the future is none":                           {gone(func(f *rules.Facts) { f.Mark.Since = ago(-time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
-		"the delay is not over":                                    {gone(func(f *rules.Facts) { f.Mark.Since = ago(5*time.Minute - 1) }), answer{State: rules.Waiting}},
-		"the delay is over":                                        {gone(func(f *rules.Facts) { f.Mark.Since = ago(5 * time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
-		"kept by policy":                                           {gone(func(f *rules.Facts) { f.Terms.Release = false }), answer{State: rules.Kept}},
-		"kept: an annotation is invalid":                           {gone(func(f *rules.Facts) { f.Terms.Problem = "bad" }), answer{State: rules.Invalid}},
-		"nothing recreates it":                                     {gone(func(f *rules.Facts) { f.Claim.Recreator = nil }), answer{State: rules.NotRecreatable}},
-		"the budget is spent":                                      {gone(func(f *rules.Facts) { f.Exhausted = true }), answer{State: rules.Throttled}},
-		"a release within the leeway needs no budget":              {gone(begun, func(f *rules.Facts) { f.Exhausted = true }), answer{Do: rules.DeleteClaim, State: rules.Releasing}},
-		"an older release needs budget again":                      {gone(begunLongAgo, func(f *rules.Facts) { f.Exhausted = true }), answer{State: rules.Throttled}},
-		"and is written again":                                     {gone(begunLongAgo), answer{Do: rules.BeginRelease, State: rules.Releasing}},
-		"a release dated in the future, too":                       {gone(begun, func(f *rules.Facts) { f.Release.At = ago(-time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
-		"a release of another claim does not count":                {gone(begun, func(f *rules.Facts) { f.Release.ClaimUID = "old" }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
-		"a user deletes the claim":                                 {gone(deleting), answer{State: rules.Blocked}},
-		"a user deletes the claim, which pods use":                 {gone(deleting, pod("p")), answer{State: rules.Blocked}},
-		"the claim is being deleted":                               {gone(begun, deleting), answer{State: rules.Releasing}},
-		"the claim is bound elsewhere":                             {gone(func(f *rules.Facts) { f.Claim.Bound = false }), answer{State: rules.Blocked}},
-		"the claim is being bound":                                 {gone(func(f *rules.Facts) { f.Volume.Phase = disk.PhaseAvailable }), answer{State: rules.Blocked}},
-		"the pod of an ephemeral claim is being deleted":           {gone(func(f *rules.Facts) { f.Claim.Recreator.Leaving = true }), answer{State: rules.Blocked}},
-		"pods stay until the claim is deleted":                     {gone(begun, pod("p")), answer{Do: rules.DeleteClaim, State: rules.Releasing}},
-		"then pods with a controller are deleted":                  {gone(begun, deleting, pod("p"), pod("q", func(p *rules.Pod) { p.Controlled = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
-		"pending ones, too, when the claim is gone":                {gone(begun, unclaimed, pod("p", func(p *rules.Pod) { p.Placed = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
-		"even if the node is back":                                 {gone(begun, unclaimed, pod("p"), func(f *rules.Facts) { f.Node = rules.Ready }), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
-		"a later pod stays":                                        {gone(begun, unclaimed, pod("p", func(p *rules.Pod) { p.Created = now })), answer{Do: rules.AddTombstone, State: rules.Removing}},
-		"a pod stays whose claim was recreated":                    {gone(begun, unclaimed, pod("p"), func(f *rules.Facts) { f.Successor = true }), answer{Do: rules.AddTombstone, State: rules.Removing}},
+		"a node that is there has lost nothing":                     {gone(func(f *rules.Facts) { f.Node, f.Mark = rules.Ready, nil }), answer{Do: rules.None}},
+		"nor has one that is not ready":                             {gone(func(f *rules.Facts) { f.Node, f.Mark, f.Disk = rules.NotReady, nil, rules.DiskMissing }), answer{Do: rules.None}},
+		"the moment is written down first":                          {gone(func(f *rules.Facts) { f.Mark = nil }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"a node that came back loses nothing":                       {gone(func(f *rules.Facts) { f.Node = rules.Ready }), answer{Do: rules.RemoveMark}},
+		"not ready is back, too":                                    {gone(func(f *rules.Facts) { f.Node = rules.NotReady }), answer{Do: rules.RemoveMark}},
+		"back before its claim was deleted":                         {gone(begun, func(f *rules.Facts) { f.Node = rules.Ready }), answer{Do: rules.RemoveMark}},
+		"back, unobserved, and gone again: the delay begins again":  {gone(func(f *rules.Facts) { f.ReportedAt = ago(time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"a report from the future says nothing yet":                 {gone(func(f *rules.Facts) { f.ReportedAt = ago(-time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a disk that was missing before its node went":              {gone(func(f *rules.Facts) { f.Mark.Cause = rules.MissingDisk }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"out of service, then gone: one loss":                       {gone(func(f *rules.Facts) { f.Mark.Cause = rules.NodeOutOfService }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a mark from the future is none":                            {gone(func(f *rules.Facts) { f.Mark.Since = ago(-time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"the delay is not over":                                     {gone(func(f *rules.Facts) { f.Mark.Since = ago(5*time.Minute - 1) }), answer{State: rules.Waiting}},
+		"the delay is over":                                         {gone(func(f *rules.Facts) { f.Mark.Since = ago(5 * time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"kept by policy":                                            {gone(func(f *rules.Facts) { f.Terms.Release = false }), answer{State: rules.Kept}},
+		"kept: an annotation is invalid":                            {gone(func(f *rules.Facts) { f.Terms.Problem = "bad" }), answer{State: rules.Invalid}},
+		"nothing recreates it":                                      {gone(func(f *rules.Facts) { f.Claim.Recreator = nil }), answer{State: rules.NotRecreatable}},
+		"the budget is spent":                                       {gone(func(f *rules.Facts) { f.Exhausted = true }), answer{State: rules.Throttled}},
+		"a release within the leeway needs no budget":               {gone(begun, func(f *rules.Facts) { f.Exhausted = true }), answer{Do: rules.DeleteClaim, State: rules.Releasing}},
+		"an older release needs budget again":                       {gone(begunLongAgo, func(f *rules.Facts) { f.Exhausted = true }), answer{State: rules.Throttled}},
+		"and is written again":                                      {gone(begunLongAgo), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a release dated in the future, too":                        {gone(begun, func(f *rules.Facts) { f.Release.At = ago(-time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a release of another claim does not count":                 {gone(begun, func(f *rules.Facts) { f.Release.ClaimUID = "old" }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a user deletes the claim":                                  {gone(deleting), answer{State: rules.Blocked}},
+		"a user deletes the claim, which pods use":                  {gone(deleting, pod("p")), answer{State: rules.Blocked}},
+		"the claim is being deleted":                                {gone(begun, deleting), answer{State: rules.Releasing}},
+		"the claim is bound elsewhere":                              {gone(func(f *rules.Facts) { f.Claim.Bound = false }), answer{State: rules.Blocked}},
+		"the claim is being bound":                                  {gone(func(f *rules.Facts) { f.Volume.Phase = disk.PhaseAvailable }), answer{State: rules.Blocked}},
+		"the pod of an ephemeral claim is being deleted":            {gone(func(f *rules.Facts) { f.Claim.Recreator.Leaving = true }), answer{State: rules.Blocked}},
+		"pods stay until the claim is deleted":                      {gone(begun, pod("p")), answer{Do: rules.DeleteClaim, State: rules.Releasing}},
+		"then pods with a controller are deleted":                   {gone(begun, deleting, pod("p"), pod("q", func(p *rules.Pod) { p.Controlled = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
+		"pending ones, too, when the claim is gone":                 {gone(begun, unclaimed, pod("p", func(p *rules.Pod) { p.Placed = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
+		"even if the node is back":                                  {gone(begun, unclaimed, pod("p"), func(f *rules.Facts) { f.Node = rules.Ready }), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
+		"a later pod stays":                                         {gone(begun, unclaimed, pod("p", func(p *rules.Pod) { p.Created = now })), answer{Do: rules.AddTombstone, State: rules.Removing}},
+		"a provisioned volume's claim is released, too":             {gone(provisioned), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a provisioned volume is given up after its claim":          {gone(provisioned, begun, unclaimed), answer{Do: rules.DeletePavVolume, State: rules.Removing}},
+		"a user deleted its claim, by terms that release":           {gone(provisioned, unclaimed), answer{Do: rules.DeletePavVolume, State: rules.Removing}},
+		"a user deleted its claim, by terms that keep":              {gone(provisioned, unclaimed, func(f *rules.Facts) { f.Terms.Release = false }), answer{State: rules.Kept, Do: rules.None}},
+		"a provisioned volume is given up after the delay":          {gone(provisioned, unclaimed, func(f *rules.Facts) { f.Mark.Since = ago(time.Minute) }), answer{State: rules.Waiting, Do: rules.None}},
+		"a retained one is its administrator's":                     {gone(provisioned, begun, unclaimed, func(f *rules.Facts) { f.Volume.Policy = disk.Retain }), answer{State: rules.Retained, Do: rules.None}},
+		"a deletion pod may run on the node that is out of service": {gone(provisioned, begun, unclaimed, func(f *rules.Facts) { f.Node, f.Mark.Cause = rules.OutOfService, rules.NodeOutOfService }), answer{State: rules.Blocked, Do: rules.None}},
+		"a pod stays whose claim was recreated":                     {gone(begun, unclaimed, pod("p"), func(f *rules.Facts) { f.Successor = true }), answer{Do: rules.AddTombstone, State: rules.Removing}},
 		"a kubelet that is there ends its pods itself": {gone(begun, deleting, pod("p", func(p *rules.Pod) { p.Deleting = true }), func(f *rules.Facts) {
 			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = rules.Ready, rules.DiskMissing, disk.MarkMissing, rules.MissingDisk
 		}), answer{State: rules.Releasing}},

@@ -13,6 +13,9 @@ import (
 type Facts struct {
 	Now    time.Time
 	Volume disk.Volume
+	// Provisioned: a PavProvisioner made the volume on the node. No provisioner reports it, and
+	// nothing cleans what is left of it on a node that returns.
+	Provisioned bool
 	// Node is the state of the volume's node.
 	Node Node
 	// Disk is the last report of the node's provisioner about the volume's disk.

@@ -126,7 +126,10 @@ func allFacts() [][]choices {
 		func(f *rules.Facts) { f.Volume.Identity, f.Volume.Finalized = "wwn:1", true },
 		func(f *rules.Facts) { f.Volume.Identity, f.Volume.Deleting, f.HasTombstone = "wwn:1", true, true },
 	}
+	made := choices{func(f *rules.Facts) { f.Provisioned = true }}
 	return [][]choices{
+		{made, phases(), marks(), claims(), releases(), nodes(), terms},
+		{made, phases(), marks(), without, releases(), nodes(), policies, terms, choices{func(*rules.Facts) {}, func(f *rules.Facts) { f.Volume.Deleting = true }}},
 		{phases(), marks(), claims(), releases(), pods(), nodes(), reported, terms, few},
 		{phases(), marks(), without, releases(), pods(), nodes(), reported, policies, disks()},
 	}
@@ -169,6 +172,8 @@ func dangerous(f *rules.Facts, d rules.Decision) string {
 		return wrongPods(f, d)
 	case rules.AddTombstone, rules.DeleteVolume, rules.RemoveFinalizer:
 		return wrongRemoval(f, d)
+	case rules.DeletePavVolume:
+		return wrongGivingUp(f)
 	case rules.RemoveMark:
 		if lost(f) {
 			return "the volume is lost"
@@ -245,9 +250,28 @@ func wrongPods(f *rules.Facts, d rules.Decision) string {
 	return ""
 }
 
+func wrongGivingUp(f *rules.Facts) string {
+	released := f.Release != nil && f.Release.ClaimUID == f.Volume.ClaimUID
+	switch {
+	case !f.Provisioned:
+		return "the volume has no PavVolume"
+	case f.Node != rules.Gone:
+		return "the node exists"
+	case !released && (!f.Terms.Release || !long(f)):
+		return "nothing has given up the data"
+	case f.Claim != nil || f.Volume.Phase != disk.PhaseReleased:
+		return "the volume has a claim"
+	case f.Volume.Policy == disk.Retain:
+		return "the volume is its administrator's"
+	}
+	return ""
+}
+
 func wrongRemoval(f *rules.Facts, d rules.Decision) string {
 	released := f.Release != nil && f.Release.ClaimUID == f.Volume.ClaimUID
 	switch {
+	case f.Provisioned:
+		return "the volume has no disk that a provisioner finds"
 	case !lost(f):
 		return "the volume is not lost"
 	case !long(f) && !released:

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/pav/podstep"
 	"stowage.dev/stowage/pkg/pav/render"
 )
@@ -234,6 +235,9 @@ func PersistentVolume(f *Facts) *corev1.PersistentVolume {
 	}
 	if pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
 		pv.Finalizers = []string{PVFinalizer}
+	}
+	if f.Made.Access.SelectedNode {
+		pv.Annotations[wellknown.PavNodeAnnotation] = f.Volume.Spec.NodeName
 	}
 	if keys := f.Made.Access.Keys(); len(keys) > 0 {
 		var term corev1.NodeSelectorTerm

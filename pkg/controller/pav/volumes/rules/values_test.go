@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 )
 
@@ -170,7 +171,7 @@ func TestPersistentVolume(t *testing.T) {
 	})
 	want := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: volumeName, Finalizers: []string{rules.PVFinalizer}, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "p"},
+			Name: volumeName, Finalizers: []string{rules.PVFinalizer}, Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "p", wellknown.PavNodeAnnotation: "n1"},
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},

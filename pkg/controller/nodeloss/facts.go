@@ -72,7 +72,7 @@ func (c *Controller) readFacts(volume *corev1.PersistentVolume, now time.Time) (
 	return f, nil
 }
 
-// provisionedVolume returns what is known of a volume of a PavProvisioner.
+// provisionedVolume returns what a PersistentVolume says about a volume of a PavProvisioner.
 func provisionedVolume(volume *corev1.PersistentVolume) disk.Volume {
 	v := disk.Volume{
 		Name: volume.Name, UID: string(volume.UID), ResourceVersion: volume.ResourceVersion,

@@ -115,6 +115,28 @@ var firing = map[string]struct{ fires, quiet string }{
 		fires: "stowage_controller_leading{pod=\"a\"} 0x120\n stowage_controller_leading{pod=\"b\"} 0x120",
 		quiet: "stowage_controller_leading{pod=\"a\"} 1x120\n stowage_controller_leading{pod=\"b\"} 0x120",
 	},
+	"StowageCSIDown": {
+		fires: "up{job=\"stowage-csi\",node=\"n\",instance=\"a\"} 0x120\n up{job=\"stowage-csi\",node=\"m\",instance=\"b\"} 1x120",
+		quiet: "up{job=\"stowage-csi\",node=\"n\",instance=\"old\"} 0x120\n up{job=\"stowage-csi\",node=\"n\",instance=\"new\"} 1x120",
+	},
+	"StowagePavProvisionerNotAccepted": {
+		fires: "stowage_controller_pav_provisioners{state=\"Accepted\"} 2x120\n stowage_controller_pav_provisioners{state=\"InvalidSpec\"} 1x120",
+		quiet: "stowage_controller_pav_provisioners{state=\"Accepted\"} 2x120\n stowage_controller_pav_provisioners{state=\"InvalidSpec\"} 0x120\n" +
+			" stowage_controller_pav_provisioners{state=\"Pending\"} 1x120\n stowage_controller_pav_provisioners{state=\"Deleting\"} 1x120",
+	},
+	"StowagePavVolumesFailing": {
+		fires: failing("create", "CreationFailed", "0x110 1x6 0x4"), // another attempt has begun
+		quiet: failing("create", "CreationFailed", "1x100 0x20") + failing("create", "ValidationFailed", "1x120") + failing("create", "PodNotRunning", "1x120") +
+			failing("delete", "VolumeStaged", "1x120") + failing("stage", "StagingFailed", "1x120"),
+	},
+	"StowagePavStagingFailing": {
+		fires: failing("unstage", "UnstagingFailed", "1x120"),
+		quiet: failing("unstage", "UnstagingFailed", "0x120") + failing("stage", "ValidationFailed", "1x120") + failing("create", "CreationFailed", "1x120"),
+	},
+	"StowagePavPodsNotRunning": {
+		fires: failing("stage", "PodNotRunning", "0x110 1x8 0x2"),
+		quiet: failing("stage", "PodNotRunning", "1x110 0x10") + failing("stage", "StagingFailed", "1x120"),
+	},
 	"StowageVolumesUnreachable": {
 		fires: `stowage_controller_lost_volumes{cause="NodeGone",state="Kept"} 2x120`,
 		quiet: "stowage_controller_lost_volumes{cause=\"NodeGone\",state=\"Waiting\"} 2x120\n stowage_controller_lost_volumes{cause=\"NodeGone\",state=\"Kept\"} 0x120",
@@ -127,6 +149,11 @@ var firing = map[string]struct{ fires, quiet string }{
 		fires: "stowage_controller_duplicate_identities{pod=\"a\"} 0x120\n stowage_controller_duplicate_identities{pod=\"b\"} 1x120",
 		quiet: "stowage_controller_duplicate_identities{pod=\"a\"} 0x120\n stowage_controller_duplicate_identities{pod=\"b\"} 0x120",
 	},
+}
+
+// failing is the number of volumes that fail for a reason.
+func failing(operation, reason, values string) string {
+	return fmt.Sprintf("stowage_controller_pav_failing{operation=%q,reason=%q} %s\n ", operation, reason, values)
 }
 
 // waiting is a pod with a claim of a class, and a volume of class c.
@@ -168,16 +195,29 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestNoProvisioners: without any provisioner, whose series end with the DaemonSet, there is an alert
-// too, which names no node.
-func TestNoProvisioners(t *testing.T) {
-	rule := alerts(t)["StowageProvisionerDown"]
-	value := ask(t, rule.Expr.String(), `up{job="another"} 1x120`)
-	if len(value) != 1 || value[0].Metric.Get("node") != "" {
-		t.Errorf("want one alert without a node: %v", value)
+// TestNoneOnNodes: without any pod of a DaemonSet, whose series end with it, there is an alert too, which
+// names no node.
+func TestNoneOnNodes(t *testing.T) {
+	for alert, job := range map[string]string{"StowageProvisionerDown": "stowage-provisioner", "StowageCSIDown": "stowage-csi"} {
+		rule := alerts(t)[alert]
+		value := ask(t, rule.Expr.String(), `up{job="another"} 1x120`)
+		if len(value) != 1 || value[0].Metric.Get("node") != "" {
+			t.Errorf("%s: want one alert without a node: %v", alert, value)
+		}
+		if value := ask(t, rule.Expr.String(), `up{job="`+job+`",node="n"} 0x120`); len(value) != 1 || value[0].Metric.Get("node") != "n" {
+			t.Errorf("%s: want one alert, of the node that is down: %v", alert, value)
+		}
 	}
-	if value := ask(t, rule.Expr.String(), `up{job="stowage-provisioner",node="n"} 0x120`); len(value) != 1 || value[0].Metric.Get("node") != "n" {
-		t.Errorf("want one alert, of the node that is down: %v", value)
+}
+
+// TestWithoutPav: the rules that every cluster has say nothing about PavProvisioners, which few have.
+func TestWithoutPav(t *testing.T) {
+	for _, part := range []string{"scheduler", "provisioner", "controller", "extender"} {
+		for _, text := range documents(t, part+"/rules.yaml")["PrometheusRule"] {
+			if strings.Contains(text, "_pav_") || strings.Contains(text, "stowage-csi") {
+				t.Errorf("the rules of the %s are about them", part)
+			}
+		}
 	}
 }
 

@@ -104,8 +104,8 @@ func TestMonitors(t *testing.T) {
 			t.Errorf("%s has %d endpoints", monitor.Name, len(monitor.Spec.PodMetricsEndpoints))
 		}
 	}
-	if services, pods := len(kinds["ServiceMonitor"]), len(kinds["PodMonitor"]); services != 1 || pods != 3 {
-		t.Errorf("%d ServiceMonitors and %d PodMonitors, want 1 and 3", services, pods)
+	if services, pods := len(kinds["ServiceMonitor"]), len(kinds["PodMonitor"]); services != 1 || pods != 4 {
+		t.Errorf("%d ServiceMonitors and %d PodMonitors, want 1 and 4", services, pods)
 	}
 }
 

@@ -23,6 +23,7 @@ write() {
 mkdir -p "$out"
 rm -f "$out"/*.yaml
 write crd crd
+write crd-pav crd/pav
 write scheduler scheduler/second
 write scheduler-only scheduler/only
 write extender-full extender/full
@@ -31,12 +32,18 @@ write provisioner provisioner
 write startup-taint provisioner/startup-taint
 write controller controller
 cat manifests/controller/cleaning-jobs.yaml >"$out/cleaning-jobs.yaml"
+{
+  cat manifests/controller/pav-volumes.yaml
+  echo ---
+  cat manifests/controller/pav-policy.yaml
+} >"$out/pav-controller.yaml"
+write csi csi
 write policies policies
 write uninstall uninstall
 write network-policies network-policies
 write priority-quota platforms/priority-quota
 write openshift platforms/openshift
-for part in scheduler provisioner controller extender; do
+for part in scheduler provisioner controller extender pav; do
   write "monitoring-$part" "monitoring/$part"
 done
 write dashboard monitoring/dashboard

@@ -111,11 +111,18 @@ func TestChartIsManifests(t *testing.T) {
 		"extender, advice":  {set: append(only("extender"), "extender.mode=Advisory"), folders: []string{"extender/advisory"}},
 		"kube-scheduler's":  {set: append(only(""), "scheduler.rightsForKubeScheduler=true"), folders: []string{"scheduler/only"}},
 		"where policies are enforced": {
-			set:     []string{"networkPolicies=true", "extender.enabled=true"},
-			folders: []string{"overlays/default", "uninstall", "extender/full", "network-policies"},
+			set:     []string{"networkPolicies=true", "extender.enabled=true", "pav.enabled=true"},
+			folders: []string{"overlays/default", "uninstall", "extender/full", "network-policies", "crd/pav", "csi", pavController},
 		},
 		"critical pods need a quota": {
 			set: []string{"priorityClassQuota=true"}, folders: []string{"overlays/default", "uninstall", "platforms/priority-quota"},
+		},
+		"pod-templated provisioners": {
+			set: []string{"pav.enabled=true"}, folders: []string{"overlays/default", "uninstall", "crd/pav", "csi", pavController},
+		},
+		"pod-templated provisioners alone, watched": {
+			set:     append(only("controller"), "pav.enabled=true", "monitoring.enabled=true", "monitoring.dashboard=false"),
+			folders: []string{"controller", "csi", pavController, pavHeartbeats, "monitoring/controller", "monitoring/pav"},
 		},
 		"startup taint": {
 			set:     append(only("provisioner"), "provisioner.startupTaint.enabled=true"),
@@ -126,11 +133,14 @@ func TestChartIsManifests(t *testing.T) {
 			t.Parallel()
 			var manifests []object
 			for _, folder := range test.folders {
-				for _, o := range kustomize(t, folder) {
+				for _, o := range sourceOf(t, folder) {
 					if o.GetKind() != "Namespace" || o.GetName() != namespace { // Helm gets its name, and does not own it
 						manifests = append(manifests, alike(t, o))
 					}
 				}
+			}
+			if slices.Contains(test.folders, pavController) {
+				enablePav(t, manifests)
 			}
 			var made []object
 			for _, o := range render(t, test.set...) {
@@ -149,6 +159,83 @@ func TestChartIsManifests(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What TestChartIsManifests compares the chart with besides folders.
+const (
+	pavController = "controller/pav-*.yaml"        // what the controller needs for PavProvisioners
+	pavHeartbeats = "provisioner, heartbeats only" // and for the heartbeats of provisioners, if there are none
+)
+
+// sourceOf returns the objects of a folder, or of the two above.
+func sourceOf(t *testing.T, folder string) []object {
+	t.Helper()
+	switch folder {
+	case pavController:
+		var objects []object
+		for _, file := range []string{"pav-volumes.yaml", "pav-policy.yaml"} {
+			data, err := os.ReadFile(files + "/controller/" + file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects = append(objects, parse(t, string(data))...)
+		}
+		for _, o := range objects { // as kustomizations do
+			o.SetLabels(map[string]string{"app.kubernetes.io/part-of": "stowage"})
+			if o.GetKind() == "Namespace" {
+				o.SetLabels(map[string]string{"app.kubernetes.io/part-of": "stowage", "pod-security.kubernetes.io/enforce": "privileged"})
+			}
+		}
+		return objects
+	case pavHeartbeats:
+		return slices.DeleteFunc(kustomize(t, "provisioner"), func(o object) bool {
+			return o.GetName() != "stowage-node-lease" && (o.GetNamespace() != "stowage-node-lease" || o.GetName() != "stowage-controller")
+		})
+	default:
+		return kustomize(t, folder)
+	}
+}
+
+// enablePav sets in the controller's configuration what docs/pav.md has an administrator set.
+func enablePav(t *testing.T, objects []object) {
+	t.Helper()
+	for _, o := range objects {
+		if name(o) == namespace+"/ConfigMap stowage-controller-config" {
+			config, _ := dig(o.Object, "data", "config.yaml").(map[string]any)
+			config["pavVolumes"] = map[string]any{"enabled": true, "reporterImage": "stowage.dev/stowage-pav-reporter:dev"}
+			return
+		}
+	}
+	t.Error("the controller has no configuration")
+}
+
+// TestWithoutPav: the chart renders nothing of PavProvisioners unless they are enabled.
+func TestWithoutPav(t *testing.T) {
+	t.Parallel()
+	for _, o := range render(t, "networkPolicies=true", "monitoring.enabled=true", "monitoring.dashboard=false", "metrics.secure=true", "openshift=true") {
+		if made := strings.ToLower(text(t, []object{o})); strings.Contains(made, "stowage-csi") || strings.Contains(made, "pavvolumes") || strings.Contains(made, "stowage-pav") {
+			t.Errorf("%s is about PavProvisioners", name(o))
+		}
+	}
+}
+
+// TestPavIsKept: with the kinds of PavProvisioners an uninstall keeps the namespace that has their revisions.
+func TestPavIsKept(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []string{"true", "false"} {
+		kept := 0
+		for _, o := range render(t, "pav.enabled=true", "crds.keep="+keep) {
+			if o.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
+				continue
+			}
+			if kept++; o.GetKind() != "CustomResourceDefinition" && name(o) != "Namespace stowage-pav" {
+				t.Errorf("%s is kept", name(o))
+			}
+		}
+		if want := map[string]int{"true": 5}[keep]; kept != want { // LocalDiskReport, three of PavProvisioners, the namespace
+			t.Errorf("crds.keep=%s: %d objects are kept, want %d", keep, kept, want)
+		}
 	}
 }
 
@@ -189,7 +276,7 @@ func TestHook(t *testing.T) {
 func TestKubeletFolder(t *testing.T) {
 	t.Parallel()
 	for folder, flag := range map[string]bool{"/var/lib/kubelet": false, "/var/lib/k0s/kubelet": true} {
-		for _, o := range render(t, "provisioner.kubeletFolder="+folder, `provisioner.extraArgs=["--recheck-period=1s"]`) {
+		for _, o := range render(t, "provisioner.kubeletFolder="+folder, `provisioner.extraArgs=["--recheck-period=1s"]`, "pav.enabled=true") {
 			if o.GetKind() != "DaemonSet" {
 				continue
 			}
@@ -380,9 +467,9 @@ func TestOpenShift(t *testing.T) {
 	t.Parallel()
 	for jobs, want := range map[string][]string{
 		"false": {"system:serviceaccount:stowage-system:stowage-provisioner"},
-		"true":  {"system:serviceaccount:stowage-system:stowage-provisioner", "system:serviceaccount:stowage-system:default"},
+		"true":  {"system:serviceaccount:stowage-system:stowage-provisioner", "system:serviceaccount:stowage-system:default", "system:serviceaccount:stowage-system:stowage-csi"},
 	} {
-		for _, o := range render(t, "openshift=true", "controller.cleaningJobs="+jobs) {
+		for _, o := range render(t, "openshift=true", "controller.cleaningJobs="+jobs, "pav.enabled="+jobs) {
 			if o.GetKind() == "SecurityContextConstraints" {
 				users, _, err := unstructured.NestedStringSlice(o.Object, "users")
 				if err != nil || !slices.Equal(users, want) {
@@ -462,11 +549,12 @@ func TestScrapers(t *testing.T) {
 // pods by a Service, and all components may authenticate scrapers.
 func TestSecureMetrics(t *testing.T) {
 	t.Parallel()
-	objects := byName(t, render(t, "metrics.secure=true", "extender.enabled=true", "monitoring.enabled=true", `monitoring.prometheusServiceAccount={"namespace":"m","name":"p"}`))
+	objects := byName(t, render(t, "metrics.secure=true", "extender.enabled=true", "pav.enabled=true", "monitoring.enabled=true", `monitoring.prometheusServiceAccount={"namespace":"m","name":"p"}`))
 	for part, place := range map[string]struct{ namespace, kind, port string }{
 		"provisioner": {"stowage-system", "DaemonSet", "http"},
 		"controller":  {"stowage-system", "Deployment", "http"},
 		"extender":    {"kube-system", "Deployment", "health"},
+		"csi":         {"stowage-system", "DaemonSet", "http"},
 	} {
 		workload := objects[place.namespace+"/"+place.kind+" stowage-"+part]
 		container := as[appsv1.Deployment](t, workload).Spec.Template.Spec.Containers[0]
@@ -487,7 +575,7 @@ func TestSecureMetrics(t *testing.T) {
 			t.Errorf("%s is found by ports %v", part, service.Spec.Ports)
 		}
 	}
-	if subjects := as[rbacv1.ClusterRoleBinding](t, objects["ClusterRoleBinding stowage-metrics-reviews"]).Subjects; len(subjects) != 3 {
+	if subjects := as[rbacv1.ClusterRoleBinding](t, objects["ClusterRoleBinding stowage-metrics-reviews"]).Subjects; len(subjects) != 4 {
 		t.Errorf("reviews are for %v", subjects)
 	}
 	if subjects := as[rbacv1.ClusterRoleBinding](t, objects["ClusterRoleBinding stowage-metrics-reader"]).Subjects; len(subjects) != 1 {

@@ -101,7 +101,13 @@ var applied sync.Once
 func install(t *testing.T) {
 	t.Helper()
 	applied.Do(func() {
-		for _, o := range append(operatorKinds(t), installOrder(kustomize(t, "overlays/default"))...) {
+		objects := append(operatorKinds(t), installOrder(kustomize(t, "overlays/default"))...)
+		for _, o := range sourceOf(t, pavController) {
+			if o.GetKind() == "Namespace" {
+				objects = append(objects, o)
+			}
+		}
+		for _, o := range objects {
 			if err := cluster.Apply(t.Context(), admin, o); err != nil {
 				t.Error(err)
 			}

@@ -37,8 +37,8 @@ func podsOf(t *testing.T, folder string) map[string]corev1.PodSpec {
 	return pods
 }
 
-// TestPodSecurity: all pods but the provisioners' are admitted where the strictest level is
-// enforced. The provisioners' are not, and are in their own namespace, whose label is for them.
+// TestPodSecurity: all pods but those of the provisioners and of the node service are admitted where the
+// strictest level is enforced. These are not, and are in their own namespace, whose label is for them.
 func TestPodSecurity(t *testing.T) {
 	install(t)
 	restricted, err := shared.NewNamespace(t.Context(), "restricted")
@@ -62,12 +62,14 @@ func TestPodSecurity(t *testing.T) {
 			}
 		}
 	}
-	for name, spec := range podsOf(t, "provisioner") {
-		if err := admitted(restricted, spec); err == nil {
-			t.Errorf("%s is admitted where restricted is enforced: the namespace need not be privileged", name)
-		}
-		if err := admitted(namespace, spec); err != nil {
-			t.Errorf("%s: %v", name, err)
+	for _, folder := range []string{"provisioner", "csi"} {
+		for name, spec := range podsOf(t, folder) {
+			if err := admitted(restricted, spec); err == nil {
+				t.Errorf("%s is admitted where restricted is enforced: the namespace need not be privileged", name)
+			}
+			if err := admitted(namespace, spec); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	}
 }
@@ -75,7 +77,7 @@ func TestPodSecurity(t *testing.T) {
 // TestHardened: restrictions that Pod Security does not check.
 func TestHardened(t *testing.T) {
 	t.Parallel()
-	for _, folder := range []string{"scheduler/second", "extender/full", "controller", "uninstall", "provisioner"} {
+	for _, folder := range []string{"scheduler/second", "extender/full", "controller", "uninstall", "provisioner", "csi"} {
 		for name, spec := range podsOf(t, folder) {
 			for _, c := range spec.Containers {
 				if c.SecurityContext == nil || c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem {

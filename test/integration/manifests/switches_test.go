@@ -98,6 +98,12 @@ var switches = map[string]change{
 	"controller.enabled":                               {set: []string{"controller.enabled=false"}, lacks: `"name":"stowage-controller-config"`, objects: -8},
 	"controller.cleaningJobs":                          {set: []string{"controller.cleaningJobs=true"}, has: "cleaningJobs:\\n  enabled: true", objects: 4},
 	"controller.config":                                {set: []string{`controller.config={"nodeLoss":{"policy":"Release"}}`}, has: "policy: Release"},
+	"pav.enabled":                                      {set: []string{"pav.enabled=true"}, has: `"name":"stowage-csi"`, objects: pavObjects},
+	"pav.reporterImage.repository":                     {set: []string{"pav.reporterImage.repository=registry.example/mine", "pav.enabled=true"}, has: "reporterImage: registry.example/mine:dev", objects: pavObjects},
+	"pav.reporterImage.tag":                            {set: []string{"pav.reporterImage.tag=v9", "pav.enabled=true"}, has: "reporterImage: stowage.dev/stowage-pav-reporter:v9", objects: pavObjects},
+	"pav.reporterImage.digest":                         {set: []string{"pav.reporterImage.digest=sha256:" + strings.Repeat("0a", 32), "pav.enabled=true"}, has: "reporterImage: stowage.dev/stowage-pav-reporter@sha256:0a0a", objects: pavObjects},
+	"pav.csi.maxVolumesPerNode":                        {set: []string{"pav.csi.maxVolumesPerNode=7", "pav.enabled=true"}, has: `"args":["--max-volumes-per-node=7"]`, objects: pavObjects},
+	"pav.csi.maxUnavailable":                           {set: []string{"pav.csi.maxUnavailable=3", "pav.enabled=true"}, has: `"maxUnavailable":3`, objects: pavObjects},
 	"monitoring.enabled":                               {set: []string{"monitoring.enabled=true"}, has: `"kind":"PodMonitor"`, objects: 9},
 	"monitoring.monitors":                              {set: []string{"monitoring.monitors=false", "monitoring.enabled=true"}, has: `"kind":"PrometheusRule"`, objects: 6},
 	"monitoring.rules":                                 {set: []string{"monitoring.rules=false", "monitoring.enabled=true"}, has: `"kind":"PodMonitor"`, objects: 6},
@@ -111,23 +117,34 @@ var switches = map[string]change{
 	"monitoring.prometheusServiceAccount.name":         {set: []string{"monitoring.prometheusServiceAccount.name=p", "monitoring.prometheusServiceAccount.namespace=monitoring", "monitoring.enabled=true"}, has: `"name":"p"`, objects: 10},
 }
 
+// pavObjects is how many objects pav.enabled adds: 3 kinds; namespace, priority class, 2 roles and bindings, and
+// policy and binding for the controller; account, role, binding, policy and binding, and DaemonSet of the node service.
+const pavObjects = 3 + 8 + 6
+
+// workloads are the parts that take everyPart.
+var workloads = []string{"scheduler", "extender", "provisioner", "controller", "pav.csi"}
+
+// onEachNode are those that take no replicas.
+var onEachNode = []string{"provisioner", "pav.csi"}
+
 // allSwitches has those of every part too.
 func allSwitches() map[string]change {
 	all := maps.Clone(switches)
-	for _, part := range []string{"scheduler", "extender", "provisioner", "controller"} {
+	for _, part := range workloads {
 		for key, c := range everyPart {
-			if part == "provisioner" && key == "replicas" {
-				continue // of which each node has one
+			if slices.Contains(onEachNode, part) && key == "replicas" {
+				continue
 			}
-			if part == "extender" {
-				c.set, c.objects = append(slices.Clone(c.set), "extender.enabled=true"), 12
-			} else {
-				c.set = slices.Clone(c.set)
+			switch c.set = slices.Clone(c.set); part {
+			case "extender":
+				c.set, c.objects = append(c.set, "extender.enabled=true"), 12
+			case "pav.csi":
+				c.set, c.objects = append(c.set, "pav.enabled=true"), pavObjects
 			}
 			for i := range c.set {
 				c.set[i] = strings.ReplaceAll(c.set[i], "PART", part)
 			}
-			c.has = strings.ReplaceAll(c.has, "PART", part)
+			c.has = strings.ReplaceAll(c.has, "PART", strings.TrimPrefix(part, "pav."))
 			all[part+"."+key] = c
 		}
 	}
@@ -208,8 +225,8 @@ func TestEveryValueIsTried(t *testing.T) {
 		t.Errorf("values (-schema +tried):\n%s", diff)
 	}
 	for key := range everyPart {
-		for _, part := range []string{"scheduler", "extender", "provisioner", "controller"} {
-			if delete(inSchema, part+"."+key); key == "replicas" && part != "provisioner" {
+		for _, part := range workloads {
+			if delete(inSchema, part+"."+key); key == "replicas" && !slices.Contains(onEachNode, part) {
 				inSchema[part+"."+key] = true // which values.yaml has
 			}
 		}
@@ -217,7 +234,7 @@ func TestEveryValueIsTried(t *testing.T) {
 	for key := range inSchema {
 		path := strings.Split(strings.ReplaceAll(key, "*", "local-disks"), ".")
 		if parent, ok := dig(values, path[:len(path)-1]...).(map[string]any); !ok || parent[path[len(path)-1]] == nil {
-			if !slices.Contains([]string{"provisioner.classes.*.settings.mountDir", "monitoring.prometheusServiceAccount.name", "monitoring.prometheusServiceAccount.namespace"}, key) {
+			if !strings.HasPrefix(key, "pav.reporterImage.") && !slices.Contains([]string{"provisioner.classes.*.settings.mountDir", "monitoring.prometheusServiceAccount.name", "monitoring.prometheusServiceAccount.namespace"}, key) {
 				t.Errorf("values.yaml has no %s", key)
 			}
 		}
@@ -263,11 +280,15 @@ func leaves(root, schema map[string]any, path string, found map[string]bool) {
 // refused, by both their names.
 func TestContradictions(t *testing.T) {
 	t.Parallel()
-	for value, part := range map[string]string{"controller.cleaningJobs": "controller.enabled", "policies.schedulerName": "scheduler.enabled"} {
+	for value, part := range map[string]string{"controller.cleaningJobs": "controller.enabled", "policies.schedulerName": "scheduler.enabled", "pav.enabled": "controller.enabled"} {
 		_, err := template(t, value+"=true", part+"=false")
 		if err == nil || !strings.Contains(err.Error(), value+": must not be true while "+part+" is false") {
 			t.Errorf("%s without %s: %v", value, part, err)
 		}
+	}
+	_, err := template(t, "pav.enabled=true", "controller.config.pavVolumes.enabled=false")
+	if err == nil || !strings.Contains(err.Error(), "controller.config.pavVolumes: must not be set while pav.enabled is true") {
+		t.Errorf("two settings of pavVolumes: %v", err)
 	}
 }
 
@@ -295,6 +316,9 @@ func TestBadValues(t *testing.T) {
 		`provisioner.config={"maxCleaning":4}`:                               {"/provisioner/config/maxCleaning", "want string"},
 		"provisioner.maxUnavailable=all":                                     {"/provisioner/maxUnavailable"},
 		"provisioner.replicas=2":                                             {"/provisioner", "replicas"},
+		"pav.csi.maxVolumesPerNode=-1":                                       {"/pav/csi/maxVolumesPerNode"},
+		"pav.csi.replicas=2":                                                 {"/pav/csi", "replicas"},
+		"pav.reporterImage=mine":                                             {"/pav/reporterImage", "want object"},
 		"controller.logLevel=loud":                                           {"/controller/logLevel", "want integer"},
 		"apiServerPorts=[70000]":                                             {"/apiServerPorts/0"},
 		"monitoring.runbookBase=wiki":                                        {"/monitoring/runbookBase"},

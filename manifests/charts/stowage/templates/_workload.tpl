@@ -23,13 +23,13 @@ SPDX-License-Identifier: Apache-2.0
 {{- if and .root.Values.openshift (eq .object.metadata.namespace "stowage-system") $pod.securityContext -}}
 {{- $_ := set $pod "securityContext" (omit $pod.securityContext "runAsUser" "runAsGroup") -}}
 {{- end -}}
-{{- $args := $container.args -}}
-{{- if and .root.Values.metrics.secure (has .component (list "extender" "provisioner" "controller")) (ne .object.kind "Job") -}}
+{{- $args := default list $container.args -}}
+{{- if and .root.Values.metrics.secure (has .component (list "extender" "provisioner" "controller" "csi")) (ne .object.kind "Job") -}}
 {{- $args = append $args "--secure-metrics" -}}
 {{- range list $container.startupProbe $container.livenessProbe $container.readinessProbe -}}{{- $_ := set .httpGet "scheme" "HTTPS" -}}{{- end -}}
 {{- end -}}
 {{- if hasKey $values "logLevel" -}}{{- $args = append $args (printf "--v=%d" (int $values.logLevel)) -}}{{- end -}}
-{{- $_ := set $container "args" (concat $args (default list $values.extraArgs)) -}}
+{{- with concat $args (default list $values.extraArgs) -}}{{- $_ := set $container "args" . -}}{{- end -}}
 {{- with $values.env -}}{{- $_ := set $container "env" (concat (default list $container.env) .) -}}{{- end -}}
 {{- $metadata := $spec.template.metadata -}}
 {{- with mergeOverwrite (deepCopy .root.Values.commonLabels) (deepCopy (default dict $values.podLabels)) -}}

@@ -97,6 +97,10 @@ const (
 
 // Annotations that users and administrators write.
 const (
+	// `true`: the controller [adopts](migrating-from-pav.md#6-adopt) the volume, which another provisioner
+	// created: it gets a PavVolume, and is deleted like one that the controller created.
+	// On: PersistentVolume of a PavProvisioner. By: administrator.
+	PavAdoptAnnotation = "stowage.dev/pav-adopt"
 	// `true`: nothing of the volume is left on the node, or the node is lost for good. The volume's
 	// [staging ends](pav.md#volumes-on-nodes) without its unstaging pod.
 	// On: PavStaging. By: administrator.

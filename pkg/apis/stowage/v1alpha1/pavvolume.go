@@ -28,9 +28,9 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
 // PavVolume is the state of a dynamic volume of a PavProvisioner. It has the name of the
-// volume's PersistentVolume, is written before anything of the volume is created, and is removed
-// when nothing of it is left. Only the controller writes it; an administrator may set
-// spec.useRevision.
+// volume's PersistentVolume, is written before anything of the volume is created, or when the
+// volume of another provisioner is adopted, and is removed when nothing of it is left. Only the
+// controller writes it; an administrator may set spec.useRevision.
 type PavVolume struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -123,7 +123,7 @@ func (c *Controller) begin(ctx context.Context, s *situation, step rules.Begin) 
 	c.written.Mutation(volume)
 	klog.FromContext(ctx).V(2).Info("Began to make a volume", logkeys.Volume, klog.KRef("", volume.Name), logkeys.Claim, klog.KObj(step.Claim), logkeys.Provisioner, volume.Spec.Provisioner, "revision", step.Revision)
 	s.Volume = volume
-	return c.record(ctx, s, rules.Record{Status: step.Status})
+	return c.record(ctx, s, rules.Record{Status: step.Status, Event: step.Event})
 }
 
 // record writes the status of the volume, and reports the event.

@@ -30,11 +30,17 @@ const (
 // are no PavProvisioners have the same annotation.
 func (f *Facts) begin() Step {
 	c := f.Claim
-	if c == nil || f.Provisioner == nil || c.DeletionTimestamp != nil || c.Spec.VolumeName != "" || populated(c) {
+	if c == nil || f.Provisioner == nil {
 		return None{}
 	}
 	if p := f.Provisioner; p.Revision == "" && p.Problem == "" && !p.Deleting {
 		return None{} // it was not validated yet
+	}
+	switch {
+	case f.adopts():
+		return f.adopt()
+	case c.DeletionTimestamp != nil || c.Spec.VolumeName != "" || populated(c):
+		return None{}
 	}
 	if refusal := f.refusal(); refusal != nil {
 		return *refusal

@@ -40,6 +40,7 @@ type (
 		// Revision is that of the provisioner, Node the selected node.
 		Revision, Node string
 		Status         stowage.PavVolumeStatus
+		Event          Event
 	}
 	// Record writes the status of the PavVolume that was read, and reports the event.
 	Record struct {
@@ -101,6 +102,8 @@ const (
 	NodeLabelMissing Reason = "NodeLabelMissing"
 	Abandoned        Reason = "ClaimGone"
 	Succeeded        Reason = "ProvisioningSucceeded"
+	Adopted          Reason = "VolumeAdopted"
+	NotAdoptable     Reason = "VolumeNotAdoptable"
 	NoExpansion      Reason = "ExpansionNotSupported"
 
 	DeletionFailed Reason = "DeletionFailed"

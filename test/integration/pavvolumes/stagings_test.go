@@ -550,3 +550,47 @@ func TestStagingInClaimNamespace(t *testing.T) {
 	unstaged(e, name)
 	gone(e, budgets, &policyv1.PodDisruptionBudget{}, "stowage-pav-staging")
 }
+
+// In a claim's namespace with the Pod Security Standard restricted, creation pods that fulfill it run
+// with the reporter. Staging pods mount a directory of the node: the claim has an event that says so,
+// and one if a quota refuses them.
+func TestRestrictedNamespace(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	const (
+		inClaim    = "metadata: {namespace: \"{{ pvc.metadata.namespace }}\"}, "
+		restricted = "securityContext: {allowPrivilegeEscalation: false, runAsNonRoot: true, runAsUser: 1000, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}"
+	)
+	text := strings.NewReplacer(
+		"  volumeStaging:\n    podTemplate: {", "  podNamespaces: {claim: true}\n  volumeStaging:\n    podTemplate: {"+inClaim,
+		`  volumeCreation: {capacity: "{{ requestedMinCapacity }}"}`,
+		"  volumeCreation:\n    podTemplate: {"+inClaim+"spec: {containers: [{name: main, image: i, "+restricted+"}]}}",
+	).Replace(withStaging)
+	provide(e, text, corev1.PersistentVolumeReclaimDelete, func(_ string, step helperpod.Step, _ int) outcome {
+		if step == helperpod.Creation {
+			return exit(report.Report{Capacity: new("1Gi")}, 0)
+		}
+		return exit(report.Report{}, 0)
+	})
+	used, quota := user(e, "used", nodeName), user(e, "quota", nodeName)
+	enforce := func(level string) {
+		e.Do(func(ctx context.Context) error {
+			patch := `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"` + level + `"}}}`
+			_, err := e.Client.CoreV1().Namespaces().Patch(ctx, e.Namespace, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			return err
+		})
+	}
+	enforce("restricted")
+	name := request(e, used.Spec.CSI.VolumeHandle, nodeName)
+	e.WaitEvent(e.Namespace, "used", string(rules.StagingFailed), "violates PodSecurity")
+	boundTo(e, e.CreatePVC(e.PVC("restricted").Class(e.Name("made"))))
+	unrequest(e, name)
+	gone(e, clients.Stagings, &stowage.PavStaging{}, name)
+
+	noPods(e)
+	enforce("privileged")
+	name = request(e, quota.Spec.CSI.VolumeHandle, nodeName)
+	e.WaitEvent(e.Namespace, "quota", string(rules.StagingFailed), "exceeded quota")
+	unrequest(e, name)
+	gone(e, clients.Stagings, &stowage.PavStaging{}, name)
+}

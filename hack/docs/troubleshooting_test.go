@@ -4,6 +4,7 @@
 package docs
 
 import (
+	"go/ast"
 	"maps"
 	"regexp"
 	"slices"
@@ -30,8 +31,10 @@ func TestTroubleshooting(t *testing.T) {
 		"Reasons":                      slices.Concat(constantsOf(t, "pkg/localdisk/disk", "Reason"), cannot(t)),
 		"Events of the provisioner":    constants(t, "pkg/localdisk/provisioner/status", `^event[A-Z]`),
 		"Events of the controller":     constants(t, "pkg/controller/nodeloss", `^event[A-Z]`),
-		"A volume of a PavProvisioner": constantsOf(t, "pkg/controller/pav/volumes/rules", "Reason"),
-		"A volume on a node":           constantsOf(t, "pkg/controller/pav/stagings/rules", "Reason"),
+		"A PavProvisioner":             slices.Concat(constants(t, "pkg/controller/pav/volumes", `^reason[A-Z]`), constants(t, "pkg/controller/pav/capacities", `^reason[A-Z]`)),
+		"Conditions":                   pavConditions(t),
+		"A volume of a PavProvisioner": slices.Concat(constantsOf(t, "pkg/controller/pav/volumes/rules", "Reason"), constantsOf(t, "pkg/apis/stowage/v1alpha1", "PavVolumePhase")),
+		"A volume on a node":           slices.Concat(constantsOf(t, "pkg/controller/pav/stagings/rules", "Reason"), constantsOf(t, "pkg/apis/stowage/v1alpha1", "PavStagingPhase")),
 		"Cleaning Jobs": slices.Concat(constantsOf(t, "pkg/apis/stowage/v1alpha1", "CleaningJobState"),
 			constantsOf(t, "pkg/localdisk/cleanjob", "Reason"), constantsOf(t, "pkg/controller/cleaningjobs", "Reason")),
 		"A node was found, and binding failed": slices.Concat(
@@ -74,6 +77,44 @@ func nodeReasons() []string {
 		all = append(all, code.String())
 	}
 	return append(all, match.Reason{Code: match.NotEnoughSpace, Held: true}.String())
+}
+
+// pavConditions are the types of conditions of the kinds of PaV.
+func pavConditions(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, kind := range []string{"pavprovisioner", "pavvolume", "pavstaging"} {
+		of := constants(t, "pkg/apis/stowage/v1alpha1/"+kind+".go", "^Condition[A-Z]")
+		if len(of) == 0 {
+			t.Errorf("%s has no conditions", kind)
+		}
+		all = append(all, of...)
+	}
+	return all
+}
+
+// TestReasonsAreConstants: the controllers of PaV write reasons of conditions and events by constants only,
+// which TestTroubleshooting finds.
+func TestReasonsAreConstants(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{"volumes", "volumes/rules", "stagings", "stagings/rules", "capacities"} {
+		each(t, "pkg/controller/pav/"+folder, func(n ast.Node) {
+			var reason ast.Expr
+			switch n := n.(type) {
+			case *ast.KeyValueExpr:
+				if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Reason" {
+					reason = n.Value
+				}
+			case *ast.CallExpr: // the function that sets a condition
+				if f, ok := n.Fun.(*ast.Ident); ok && f.Name == "set" && len(n.Args) == 4 {
+					reason = n.Args[2]
+				}
+			}
+			if text, ok := reason.(*ast.BasicLit); ok {
+				t.Errorf("pkg/controller/pav/%s: the reason %s is not a constant", folder, text.Value)
+			}
+		})
+	}
 }
 
 func states() []string {

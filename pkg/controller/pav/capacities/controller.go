@@ -46,6 +46,12 @@ const (
 	byProvisioner = "provisioner"
 )
 
+// Reasons of the condition CapacityPublished.
+const (
+	reasonPublished    = "Published"
+	reasonNodesWithout = "NodesWithoutCapacity"
+)
+
 // Controller publishes CSIStorageCapacities. Only the leader runs it.
 type Controller struct {
 	*steps.Steps
@@ -335,7 +341,7 @@ func (p *published) condition(of *stowage.PavProvisioner) *metav1.Condition {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	condition := &metav1.Condition{
-		Type: stowage.ConditionCapacityPublished, Status: metav1.ConditionTrue, Reason: "Published", ObservedGeneration: of.Generation,
+		Type: stowage.ConditionCapacityPublished, Status: metav1.ConditionTrue, Reason: reasonPublished, ObservedGeneration: of.Generation,
 	}
 	if problems := p.problems[of.Name]; len(problems) > 0 {
 		first := ""
@@ -344,7 +350,7 @@ func (p *published) condition(of *stowage.PavProvisioner) *metav1.Condition {
 				first = node
 			}
 		}
-		condition.Status, condition.Reason = metav1.ConditionFalse, "NodesWithoutCapacity"
+		condition.Status, condition.Reason = metav1.ConditionFalse, reasonNodesWithout
 		condition.Message = stowage.FitMessage(fmt.Sprintf("%d nodes have no capacity, among them %s: %s", len(problems), first, problems[first]))
 	}
 	return condition

@@ -10,6 +10,9 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
 
+// nodeFound is the reason of the condition NodeExists of a volume whose node exists.
+const nodeFound Reason = "NodeFound"
+
 // setConditions sets the conditions of a status: those of its phase, and of the problem that event
 // describes, if it describes one.
 func (f *Facts) setConditions(status *stowage.PavVolumeStatus, event Event) {
@@ -49,6 +52,6 @@ func (f *Facts) setConditions(status *stowage.PavVolumeStatus, event Event) {
 	case f.Node == nil:
 		set(stowage.ConditionNodeExists, false, string(NodeGone), f.nodeGoneMessage())
 	default:
-		set(stowage.ConditionNodeExists, true, "NodeFound", "")
+		set(stowage.ConditionNodeExists, true, string(nodeFound), "")
 	}
 }

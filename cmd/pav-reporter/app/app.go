@@ -191,7 +191,7 @@ var errNotReady = errors.New("the volume is not ready")
 // check returns why the directory has no volume of a kind that is ready. bytes are the least size
 // of a block device.
 func check(dir *pavdir.Dir, kind report.Kind, bytes int64) error {
-	exists, err := dir.Exists("ready")
+	exists, err := dir.Exists(pavdir.Ready)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func (d *Dir) Report() report.Report {
 			r.Problems = append(r.Problems, err.Error())
 		}
 	}
-	field := func(name string) *string {
+	field := func(name Name) *string {
 		text, whole, err := d.read(name)
 		switch {
 		case err != nil:
@@ -75,14 +75,14 @@ func (d *Dir) Report() report.Report {
 		note(err)
 		return nil
 	}
-	r.Handle, r.Capacity = field("handle"), field("capacity")
+	r.Handle, r.Capacity = field(Handle), field(Capacity)
 	var err error
 	r.Volume, err = d.Volume()
 	note(err)
-	reschedule, err := d.Exists("reschedule")
+	reschedule, err := d.Exists(Reschedule)
 	note(err)
 	r.Reschedule = reschedule
-	if text, _, err := d.read("error"); err == nil {
+	if text, _, err := d.read(Error); err == nil {
 		r.Error = text
 	} else if !errors.Is(err, unix.ENOENT) {
 		r.Error = err.Error()
@@ -92,9 +92,9 @@ func (d *Dir) Report() report.Report {
 
 // Exists reports whether the directory has an entry of that name, of any type. Links are not
 // followed.
-func (d *Dir) Exists(name string) (bool, error) {
+func (d *Dir) Exists(name Name) (bool, error) {
 	var st unix.Stat_t
-	err := unix.Fstatat(int(d.file.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	err := unix.Fstatat(int(d.file.Fd()), string(name), &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return false, nil
@@ -118,7 +118,7 @@ func (d *Dir) Volume() (report.Volume, error) {
 // OpenVolume is like Volume, and opens /pav/volume without access to its content. The file is nil if
 // there is no such entry, and after an error.
 func (d *Dir) OpenVolume() (*os.File, report.Volume, error) {
-	const name = "volume"
+	const name = Volume
 	file, err := d.open(name, 0)
 	if exists, look := d.Exists(name); errors.Is(err, unix.ENOENT) && look == nil && !exists {
 		return nil, report.Volume{}, nil
@@ -157,7 +157,7 @@ func VolumeOf(file *os.File) (report.Volume, error) {
 
 // read returns the text of a regular file without newlines at the end, and whether that is all
 // of it: at most report.MaxBytes are read. The error wraps ENOENT if there is no such entry.
-func (d *Dir) read(name string) (text string, whole bool, err error) {
+func (d *Dir) read(name Name) (text string, whole bool, err error) {
 	// Text is never on a file system that a container has mounted, whose server may hang.
 	handle, err := d.open(name, unix.RESOLVE_NO_XDEV)
 	if err != nil {
@@ -190,13 +190,13 @@ func (d *Dir) read(name string) (text string, whole bool, err error) {
 
 // open opens an entry of the directory without access to its content. Links are followed, inside of
 // the directory.
-func (d *Dir) open(name string, resolve uint64) (*os.File, error) {
+func (d *Dir) open(name Name, resolve uint64) (*os.File, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS | resolve}
 	for {
-		fd, err := unix.Openat2(int(d.file.Fd()), name, &how)
+		fd, err := unix.Openat2(int(d.file.Fd()), string(name), &how)
 		switch {
 		case err == nil:
-			return os.NewFile(uintptr(fd), name), nil
+			return os.NewFile(uintptr(fd), string(name)), nil
 		case !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN): // EAGAIN: a rename in between
 			return nil, err
 		}
@@ -204,13 +204,13 @@ func (d *Dir) open(name string, resolve uint64) (*os.File, error) {
 }
 
 // problem is an error that begins with the path of an entry.
-func problem(name string, err error) error {
-	return fmt.Errorf("%s: %w", filepath.Join(Path, name), err)
+func problem(name Name, err error) error {
+	return fmt.Errorf("%s: %w", filepath.Join(Path, string(name)), err)
 }
 
 // broken is the problem of an entry that cannot be opened. Unlike an entry that does not exist, one
 // that is a link to nothing is a problem.
-func broken(name string, err error) error {
+func broken(name Name, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return problem(name, errors.New("is a link to a path that does not exist inside of "+Path))

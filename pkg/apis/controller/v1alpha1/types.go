@@ -116,8 +116,8 @@ type OrphanCleans struct {
 // PavVolumes configures the volumes of PavProvisioners.
 type PavVolumes struct {
 	// enabled makes the controller create and delete volumes for claims whose StorageClass names
-	// a PavProvisioner. It needs the kinds in manifests/crd/pav, and the rights and the namespace
-	// in manifests/controller/pav-volumes.yaml.
+	// a PavProvisioner. It needs the kinds in manifests/crd/pav, the rights and the namespace in
+	// manifests/controller/pav-volumes.yaml, and the policy in manifests/controller/pav-policy.yaml.
 	// Default: false
 	// +optional
 	Enabled bool `json:"enabled,omitempty"`

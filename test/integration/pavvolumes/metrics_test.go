@@ -22,7 +22,7 @@ import (
 
 // TestMetrics: volumes and failures are counted while they exist. It is not parallel: the metrics are
 // those of the controller of all tests.
-func TestMetrics(t *testing.T) { //nolint:paralleltest // see above
+func TestMetrics(t *testing.T) {
 	e := fixture.New(t)
 	text := strings.Replace(withPods, "  volumeDeletion:\n    podTemplate: {spec: {containers: [{name: main, image: i}]}}\n", "", 1)
 	provide(e, text, corev1.PersistentVolumeReclaimDelete, func(claim string, _ helperpod.Step, _ int) outcome {

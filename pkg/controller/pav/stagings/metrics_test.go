@@ -49,7 +49,7 @@ func TestFailingOf(t *testing.T) {
 
 // TestObserve: a staging pod is observed once, when it is ready or has failed before, and not when it is removed.
 // It is not parallel: the metrics are the process's.
-func TestObserve(t *testing.T) { //nolint:paralleltest // see above
+func TestObserve(t *testing.T) {
 	metrics.RegisterController()
 	now := time.Unix(1000, 0)
 	c := &Controller{Steps: &steps.Steps{Now: func() time.Time { return now }}}
@@ -89,7 +89,7 @@ func TestObserve(t *testing.T) { //nolint:paralleltest // see above
 			want: map[string]uint64{"Unstaging succeeded": 1},
 		},
 	} {
-		t.Run(name, func(t *testing.T) { //nolint:paralleltest // see above
+		t.Run(name, func(t *testing.T) {
 			legacyregistry.Reset()
 			s := &situation{Facts: rules.Facts{Staging: &stowage.PavStaging{Status: tc.before}, Pod: tc.pod}}
 			c.observe(s, &stowage.PavStaging{Status: tc.after})

@@ -56,7 +56,7 @@ func TestFailingOf(t *testing.T) {
 
 // TestObservations: each helper pod is observed once, with its outcome, and each new PersistentVolume once.
 // It is not parallel: the metrics are the process's.
-func TestObservations(t *testing.T) { //nolint:paralleltest // see above
+func TestObservations(t *testing.T) {
 	before := observations(t)
 	c := newCluster(t, "ns")
 	c.failing["creation"] = 1

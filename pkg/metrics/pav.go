@@ -42,7 +42,7 @@ var (
 
 // AddPavProvisioners changes the number of PavProvisioners in a state.
 func AddPavProvisioners(state string, more float64) {
-	pavProvisioners.WithLabelValues(state).Add(more)
+	pavProvisioners.WithLabelValues(wordOr(state, "Other")).Add(more)
 }
 
 // AddPavVolumes changes the number of PavVolumes in a phase.

@@ -4,8 +4,6 @@
 package steps
 
 import (
-	"cmp"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
@@ -52,7 +50,7 @@ func (s *Steps) tally() error {
 		case accepted == nil:
 			return "Pending"
 		default:
-			return cmp.Or(accepted.Reason, "Other")
+			return accepted.Reason
 		}
 	}, metrics.AddPavProvisioners)
 }

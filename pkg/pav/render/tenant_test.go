@@ -59,7 +59,7 @@ func word(t *testing.T, value string, c *corev1.Container) {
 	shell.Stdin = strings.NewReader(c.Image)
 	out, err := shell.Output()
 	want := "1\n" + value
-	if err != nil || len(value) > 0 && !strings.Contains(value, "\n") && string(out) != want || !strings.HasPrefix(string(out), "1\n") {
+	if err != nil || !strings.Contains(value, "\n") && string(out) != want || !strings.HasPrefix(string(out), "1\n") {
 		t.Errorf("%.40q: the shell has read %.80q, %v", value, out, err)
 	}
 }

@@ -126,7 +126,7 @@ func TestPreemptionForCapacity(t *testing.T) {
 	}
 }
 
-// A creation pod that asks for another node gets its pod and the volume scheduled again.
+// A creation pod that requests another node gets its pod and the volume scheduled again.
 func TestScheduledAgain(t *testing.T) {
 	t.Parallel()
 	e := scheduled(t, map[string]string{"a": "2Gi"})

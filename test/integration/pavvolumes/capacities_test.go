@@ -144,6 +144,7 @@ func TestCapacities(t *testing.T) {
 		return condition != nil && condition.Status == metav1.ConditionFalse &&
 			strings.Contains(condition.Message, "1 nodes have no capacity, among them "+e.Name("a")+": spec.storageCapacity: must be a quantity")
 	})
+	e.WaitEvent("default", e.Namespace, "NodesWithoutCapacity", e.Name("a"))
 	patchNode(e, "a", `{"metadata":{"labels":{"disk":"10Gi"}}}`)
 	seen(e, clients.Provisioners, e.Namespace, func(p *stowage.PavProvisioner) bool {
 		return meta.IsStatusConditionTrue(p.Status.Conditions, stowage.ConditionCapacityPublished)

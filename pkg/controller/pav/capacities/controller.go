@@ -52,6 +52,9 @@ const (
 	reasonNodesWithout = "NodesWithoutCapacity"
 )
 
+// actionPublish is the action of events.
+const actionPublish = "PublishCapacity"
+
 // Controller publishes CSIStorageCapacities. Only the leader runs it.
 type Controller struct {
 	*steps.Steps
@@ -258,8 +261,13 @@ func (c *Controller) setCondition(ctx context.Context, p *stowage.PavProvisioner
 	if equality.Semantic.DeepEqual(p.Status, changed.Status) {
 		return nil
 	}
-	_, err := c.Clients.Provisioners.UpdateStatus(ctx, changed, metav1.UpdateOptions{})
-	return steps.Wrap(err, "write the status of PavProvisioner %s", p.Name)
+	if _, err := c.Clients.Provisioners.UpdateStatus(ctx, changed, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("write the status of PavProvisioner %s: %w", p.Name, err)
+	}
+	if condition != nil && condition.Status == metav1.ConditionFalse && !meta.IsStatusConditionFalse(p.Status.Conditions, condition.Type) {
+		c.Events.Eventf(p, nil, corev1.EventTypeWarning, condition.Reason, actionPublish, "%s", stowage.CutBytes(condition.Message, steps.MaxNote))
+	}
+	return nil
 }
 
 // published is what is published of provisioners with storageCapacity. It is safe for concurrent

@@ -159,7 +159,7 @@ func (c *Controller) record(ctx context.Context, s *situation, step rules.Record
 
 // report reports an event on the claim, or on the PavStaging if there is no claim.
 func (c *Controller) report(s *situation, event rules.Event) {
-	if event.Reason == "" {
+	if event.Reason == "" || event.ConditionOnly {
 		return
 	}
 	kind := corev1.EventTypeWarning

@@ -29,7 +29,7 @@ func (c *Controller) event(on, related runtime.Object, of rules.Event) {
 
 // report reports an event on the claim, or on the PersistentVolume or PavVolume if there is none.
 func (c *Controller) report(s *situation, event rules.Event) {
-	if event.Reason == "" {
+	if event.Reason == "" || event.ConditionOnly {
 		return
 	}
 	var on, related runtime.Object = s.Volume, nil

@@ -332,7 +332,9 @@ func (f *Facts) clear() Step {
 	status := &f.Staging.Status
 	switch {
 	case f.Staging.Spec.ClearedAttempt < status.StagedAttempt:
-		return blocked(NotCleared, "waiting for node %s to confirm that it has no pod with the volume, and no mount, loop device or holder of it", f.Staging.Spec.NodeName)
+		wait := blocked(NotCleared, "waiting for node %s to confirm that it has no pod with the volume, and no mount, loop device or holder of it", f.Staging.Spec.NodeName)
+		wait.ConditionOnly = true // which takes a moment as a rule
+		return wait
 	case f.Staging.DeletionTimestamp != nil:
 		return f.certain(Release{})
 	}
@@ -411,7 +413,7 @@ func (f *Facts) lastEvent() Event {
 	if condition == nil || condition.Status == metav1.ConditionTrue || condition.Message == "" {
 		return Event{}
 	}
-	return Event{Reason: Reason(condition.Reason), Message: condition.Message, Normal: true}
+	return Event{Reason: Reason(condition.Reason), Message: condition.Message, ConditionOnly: true}
 }
 
 // setConditions sets the conditions of a status: those of its phase, and of the problem that event

@@ -132,6 +132,9 @@ func describe(s Step) string {
 		if s.Event.Reason != "" {
 			text += " " + string(s.Event.Reason)
 		}
+		if s.Event.ConditionOnly {
+			text += " (no event)"
+		}
 		if s.Status.RetryTime != nil {
 			text += " retry " + s.Status.RetryTime.Sub(now).String()
 		}
@@ -225,20 +228,23 @@ func TestDecide(t *testing.T) {
 		"staged, no pod uses it":        {in(staged, stagedBy, unused), "Record Staged"},
 		"staged, PersistentVolume gone": {in(staged, stagedBy, func(f *Facts) { f.PVs, f.Claim, f.Volume = nil, nil, nil }), "Record Staged"},
 
-		"unstaging, staging pod runs":       {in(unstaging, stagedBy, step(byStaging), pod(isReady)), "Record Unstaging Staging 1 pod result false"},
-		"unstaging, staging pod is gone":    {in(unstaging, stagedBy, step(byStaging), done(false, "")), "Record Unstaging"},
-		"unstaging pod is announced":        {in(unstaging, stagedBy), "Record Unstaging Unstaging 2"},
-		"unstaging pod is created":          {in(unstaging, stagedBy, step(byUnstaging)), "CreatePod"},
-		"unstaging without a pod":           {in(unstaging, stagedBy, func(f *Facts) { f.Evaluated.HasPod = false }), "Record Clearing"},
-		"unstaging has failed":              {in(unstaging, stagedBy, step(byUnstaging), done(false, "busy")), "Record Unstaging UnstagingFailed retry 1s"},
-		"unstaging has failed often":        {in(unstaging, stagedBy, step(byUnstaging), done(false, "busy"), func(f *Facts) { f.Staging.Status.UnstagingFailures = 9 }), "Record Unstaging UnstagingFailed retry 8s"},
-		"unstaging, revision missing":       {in(unstaging, stagedBy, func(f *Facts) { f.Evaluated = Evaluated{Problem: "no revision"} }), "Record Unstaging UnstagingFailed retry 1s"},
-		"unstaging has succeeded":           {in(unstaging, stagedBy, step(byUnstaging), done(true, "")), "Record Clearing"},
-		"the node is to confirm":            {in(clearing, stagedBy), "Record Clearing NodeNotCleared"},
+		"unstaging, staging pod runs":    {in(unstaging, stagedBy, step(byStaging), pod(isReady)), "Record Unstaging Staging 1 pod result false"},
+		"unstaging, staging pod is gone": {in(unstaging, stagedBy, step(byStaging), done(false, "")), "Record Unstaging"},
+		"unstaging pod is announced":     {in(unstaging, stagedBy), "Record Unstaging Unstaging 2"},
+		"unstaging pod is created":       {in(unstaging, stagedBy, step(byUnstaging)), "CreatePod"},
+		"unstaging without a pod":        {in(unstaging, stagedBy, func(f *Facts) { f.Evaluated.HasPod = false }), "Record Clearing"},
+		"unstaging has failed":           {in(unstaging, stagedBy, step(byUnstaging), done(false, "busy")), "Record Unstaging UnstagingFailed retry 1s"},
+		"unstaging has failed often":     {in(unstaging, stagedBy, step(byUnstaging), done(false, "busy"), func(f *Facts) { f.Staging.Status.UnstagingFailures = 9 }), "Record Unstaging UnstagingFailed retry 8s"},
+		"unstaging, revision missing":    {in(unstaging, stagedBy, func(f *Facts) { f.Evaluated = Evaluated{Problem: "no revision"} }), "Record Unstaging UnstagingFailed retry 1s"},
+		"unstaging has succeeded":        {in(unstaging, stagedBy, step(byUnstaging), done(true, "")), "Record Clearing"},
+		"the node is to confirm":         {in(clearing, stagedBy), "Record Clearing NodeNotCleared (no event)"},
+		"unstaging after a failure": {in(unstaging, stagedBy, step(byUnstaging), done(true, ""), func(f *Facts) {
+			f.Staging.Status.Conditions = []metav1.Condition{{Type: stowage.ConditionStaged, Status: metav1.ConditionFalse, Reason: string(StagingFailed), Message: "full"}}
+		}), "Record Clearing StagingFailed (no event)"},
 		"the node has confirmed":            {in(clearing, stagedBy, func(f *Facts) { f.Staging.Spec.ClearedAttempt = 1 }), "Record Pending"},
 		"the node has confirmed, failed":    {in(clearing, stagedBy, func(f *Facts) { f.Staging.Spec.ClearedAttempt, f.Staging.Status.Failures = 1, 3 }), "Record Pending retry 4s"},
 		"the node has confirmed, deleted":   {in(clearing, stagedBy, deleted, func(f *Facts) { f.Staging.Spec.ClearedAttempt = 1 }), "Release"},
-		"deleted before the node confirmed": {in(clearing, stagedBy, deleted), "Record Clearing NodeNotCleared"},
+		"deleted before the node confirmed": {in(clearing, stagedBy, deleted), "Record Clearing NodeNotCleared (no event)"},
 
 		"node gone":                      {in(staged, stagedBy, func(f *Facts) { f.Node = nil }), "Delete EndedWithoutUnstaging"},
 		"node gone, pod there":           {in(staged, stagedBy, step(byStaging), pod(isReady), func(f *Facts) { f.Node = nil }), "DeletePod"},

@@ -96,4 +96,6 @@ type Event struct {
 	Message string
 	// Normal: it is not a problem.
 	Normal bool
+	// ConditionOnly: the conditions have it, and no event, since it was reported before or is usual.
+	ConditionOnly bool
 }

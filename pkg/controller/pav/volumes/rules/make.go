@@ -46,7 +46,7 @@ func (f *Facts) retry() Step {
 // lastEvent is the event of the last failure.
 func (f *Facts) lastEvent() Event {
 	if last := f.Volume.Status.LastError; last != nil {
-		return Event{Reason: Reason(last.Reason), Message: last.Message}
+		return Event{Reason: Reason(last.Reason), Message: last.Message, ConditionOnly: true}
 	}
 	return Event{}
 }

@@ -77,12 +77,6 @@ mkdir -p /store/$HANDLE /pav/volume; mount --bind /store/$HANDLE /pav/volume; ec
 	gatedUnstage = `echo unstaging >>/store/$HANDLE.log; until [ -e /store/$HANDLE.unstage ]; do sleep 0.1; done; echo unstaged >>/store/$HANDLE.log`
 )
 
-// testStagingRestarts: one after the other, since the second test ends pods that the first waits for.
-func testStagingRestarts(t *testing.T) {
-	t.Run("killed", testStagingKilled)
-	t.Run("replaced", testStagingReplaced)
-}
-
 // testStagingKilled: kubelet, containerd, the controller and the node service are killed while the staging
 // pod runs, while a pod uses the volume, and while the unstaging pod runs. Each pod runs once.
 func testStagingKilled(t *testing.T) {

@@ -22,7 +22,7 @@ func TestStaging(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(*testing.T){
 		"directory": testStagingDirectory, "fuse": testStagingFUSE, "block": testStagingBlock, "moved": testStagingMoved,
-		"fails": testStagingFails, "restarts": testStagingRestarts, "escapes": testStagingEscapes,
+		"fails": testStagingFails, "escapes": testStagingEscapes,
 		"drained": testStagingDrained, "rebooted": testStagingRebooted, "lost": testStagingLost, "ends": testStagingEnds,
 		"slow": testStagingSlow, "shared": testStagingShared, "hangs": testStagingHangs,
 		"unreachable": testStagingUnreachable, "registered again": testStagingRegisteredAgain, "deleted": testStagingDeleted,

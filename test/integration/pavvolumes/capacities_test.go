@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,6 +109,8 @@ func TestCapacities(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
 	created := make(chan struct{})
+	create := sync.OnceFunc(func() { close(created) })
+	t.Cleanup(create)
 	provide(e, sized, corev1.PersistentVolumeReclaimDelete, func(_ string, step helperpod.Step, _ int) outcome {
 		if step == helperpod.Creation {
 			<-created
@@ -128,7 +131,7 @@ func TestCapacities(t *testing.T) {
 	capacityIs(e, "late", "a", "8Gi", claim.UID)
 	second := e.CreatePVC(e.PVC("d").Class(e.Name("late")).Request("1Gi").SelectedNode(e.Name("a")))
 	capacityIs(e, "late", "a", "7Gi", claim.UID, second.UID)
-	close(created)
+	create()
 	boundTo(e, claim)
 	boundTo(e, second)
 	capacityIs(e, "late", "a", "4Gi") // each has 3Gi

@@ -100,19 +100,36 @@ func waits(reason, message string) outcome {
 // programs are those of the tests' provisioners, by name.
 var programs sync.Map
 
-// kubelet runs the helper pods of all provisioners that have a program.
+// kubelet runs the helper pods of a provisioner that has a program, in the order of their events.
 type kubelet struct {
 	client kubernetes.Interface
 	counts map[string]int // pods by volume and step
 	seen   map[types.UID]bool
 }
 
-func newKubelet(client kubernetes.Interface) *kubelet {
-	return &kubelet{client: client, counts: map[string]int{}, seen: map[types.UID]bool{}}
-}
-
-func (k *kubelet) run(ctx context.Context) error {
-	pods := k.client.CoreV1().Pods(metav1.NamespaceAll)
+// runKubelets runs the helper pods of each provisioner until ctx ends. A program that waits delays no
+// other provisioner's pods.
+func runKubelets(ctx context.Context, client kubernetes.Interface) error {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	queues := map[string]chan *corev1.Pod{}
+	defer func() {
+		for _, queue := range queues {
+			close(queue)
+		}
+	}()
+	enqueue := func(pod *corev1.Pod) {
+		provisioner := pod.Labels[wellknown.PavProvisionerLabel]
+		queue := queues[provisioner]
+		if queue == nil {
+			queue = make(chan *corev1.Pod, 10000) // more than the pods of a test have events
+			queues[provisioner] = queue
+			k := &kubelet{client: client, counts: map[string]int{}, seen: map[types.UID]bool{}}
+			workers.Go(func() { k.run(ctx, queue) })
+		}
+		queue <- pod
+	}
+	pods := client.CoreV1().Pods(metav1.NamespaceAll)
 	selected := func(o metav1.ListOptions) metav1.ListOptions { o.LabelSelector = wellknown.PavOwnerLabel; return o }
 	_, err := watchtools.UntilWithSync(ctx, &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -122,17 +139,22 @@ func (k *kubelet) run(ctx context.Context) error {
 			return pods.Watch(ctx, selected(o))
 		},
 	}, &corev1.Pod{}, nil, func(e watch.Event) (bool, error) {
-		pod, ok := e.Object.(*corev1.Pod)
-		if !ok || e.Type == watch.Deleted {
-			return false, nil
+		if pod, ok := e.Object.(*corev1.Pod); ok && e.Type != watch.Deleted {
+			enqueue(pod)
 		}
-		err := k.sync(ctx, pod.DeepCopy())
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the next event has the pod as it is
-			return false, nil
-		}
-		return false, err
+		return false, nil
 	})
 	return err
+}
+
+func (k *kubelet) run(ctx context.Context, pods <-chan *corev1.Pod) {
+	for pod := range pods {
+		err := k.sync(ctx, pod.DeepCopy())
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the next event has the pod as it is
+			continue
+		}
+		logEarly(ctx, err)
+	}
 }
 
 // sync starts a pod, or terminates one that is being deleted.

@@ -37,6 +37,7 @@ import (
 	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/integration/rights"
 )
 
 const (
@@ -48,11 +49,17 @@ const (
 // clients are an administrator's.
 var clients *pavclient.Clients
 
-func TestMain(m *testing.M) { os.Exit(fixture.MainOn(m, config, begin)) }
+// account is who the controller is.
+const account = "system:serviceaccount:stowage-system:stowage-controller"
+
+// audit ensures that the manifest grants nothing that no test has the controller use.
+var audit = rights.Audit{User: account, Files: []string{manifests + "controller/pav-volumes.yaml"}}
+
+func TestMain(m *testing.M) { os.Exit(audit.Exit(fixture.MainOn(m, config, begin))) }
 
 // config is a cluster that enforces quotas, too. Its nodes are not simulated: the tests play kubelet.
 func config() cluster.Config {
-	config := fixture.DefaultConfig()
+	config := audit.Config()
 	config.NoKwok = true
 	config.ControllerManager.Controllers = append(slices.Clone(cluster.DefaultControllers), "resourcequota-controller")
 	return config
@@ -79,14 +86,18 @@ func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 		return nil, fmt.Errorf("wait for the service account of helper pods: %w", err)
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	wait, err := run(running, c.RESTConfig())
+	connection, err := c.RESTConfigFor(account, "system:serviceaccounts", "system:serviceaccounts:stowage-system", "system:authenticated")
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	node := newKubelet(client)
+	wait, err := run(running, connection)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
 	var nodes sync.WaitGroup
-	nodes.Go(func() { logEarly(running, node.run(running)) })
+	nodes.Go(func() { logEarly(running, runKubelets(running, client)) })
 	return func() {
 		cancel()
 		nodes.Wait()
@@ -101,11 +112,9 @@ func logEarly(ctx context.Context, err error) {
 	}
 }
 
-// run starts the controller with the rights of its service account. wait returns after it has ended
+// run starts the controller. wait returns after it has ended
 // with ctx.
 func run(ctx context.Context, connection *rest.Config) (wait func(), err error) {
-	connection = rest.CopyConfig(connection)
-	connection.Impersonate.UserName = "system:serviceaccount:stowage-system:stowage-controller"
 	client, err := kubernetes.NewForConfig(connection)
 	if err != nil {
 		return nil, err

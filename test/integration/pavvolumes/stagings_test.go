@@ -547,6 +547,11 @@ func TestStagingInClaimNamespace(t *testing.T) {
 	e.WaitEvent(e.Namespace, "c", string(rules.NoPriority), "exceeded quota")
 	budgets := e.Client.PolicyV1().PodDisruptionBudgets(e.Namespace)
 	seen(e, budgets, "stowage-pav-staging", func(*policyv1.PodDisruptionBudget) bool { return true })
+	e.Do(func(ctx context.Context) error { // what others change is repaired
+		_, err := budgets.Patch(ctx, "stowage-pav-staging", types.MergePatchType, []byte(`{"spec":{"minAvailable":0}}`), metav1.PatchOptions{})
+		return err
+	})
+	seen(e, budgets, "stowage-pav-staging", func(b *policyv1.PodDisruptionBudget) bool { return b.Spec.MinAvailable.IntValue() > 0 })
 	unstaged(e, name)
 	gone(e, budgets, &policyv1.PodDisruptionBudget{}, "stowage-pav-staging")
 }

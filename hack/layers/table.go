@@ -66,12 +66,12 @@ func Packages() []Package {
 		{"pkg/controller/*/rules", Pure},
 		{"pkg/controller/pav/*/rules", Pure},
 		{"pkg/controller/pav/podstep", Pure},
-		{"pkg/controller/loop", Leaf},
 		{"pkg/controller/*", Acting},
 
 		{"pkg/apis/wellknown", Keys},
 		{"pkg/apis/stowage", Keys},
 		{"pkg/apis", Leaf},
+		{"pkg/loop", Leaf},
 		{"pkg/metrics", Leaf},
 		{"pkg/logkeys", Leaf},
 
@@ -134,7 +134,7 @@ func Bans() []Ban {
 				"k8s.io/apiserver", "k8s.io/client-go/informers", "k8s.io/client-go/kubernetes", "k8s.io/client-go/tools/events",
 				"k8s.io/client-go/tools/leaderelection", "k8s.io/client-go/tools/record", "stowage.dev/stowage/pkg/server/leader",
 			},
-			On:  []string{"cmd/csi", "pkg/pav", "pkg/server", "pkg/controller/loop"},
+			On:  []string{"cmd/csi", "pkg/pav", "pkg/server", "pkg/loop"},
 			But: []string{"pkg/server/leader"},
 			Why: "stowage-csi runs on every node; the types and clients of all Kubernetes APIs take memory",
 		},

@@ -24,9 +24,9 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/metrics"
 )
 

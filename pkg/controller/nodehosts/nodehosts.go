@@ -26,7 +26,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 
-	"stowage.dev/stowage/pkg/controller/loop"
+	"stowage.dev/stowage/pkg/loop"
 )
 
 // The ConfigMap, and the prefix of the keys of this controller.

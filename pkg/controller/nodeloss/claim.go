@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
-	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
+	"stowage.dev/stowage/pkg/loop"
 )
 
 // readClaim adds the claim that the volume is bound to, what recreates it, and the pods that use

@@ -28,8 +28,8 @@ import (
 
 	controller "stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
+	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/metrics"
 )
 

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/controller/loop"
+	"stowage.dev/stowage/pkg/loop"
 )
 
 // recordedEvents are events, as "<object> <reason>".

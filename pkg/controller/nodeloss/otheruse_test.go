@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/controller/loop"
+	"stowage.dev/stowage/pkg/loop"
 )
 
 // ofDisks returns a controller with empty informers, and the indexer of nodes.

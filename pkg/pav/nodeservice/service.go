@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
+	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/pav/nodeservice/publish"
 	"stowage.dev/stowage/pkg/pav/nodeservice/stagingdir"

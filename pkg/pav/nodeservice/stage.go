@@ -16,8 +16,8 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/pav/nodeservice/stagingdir"
 	"stowage.dev/stowage/pkg/pav/report"
 )

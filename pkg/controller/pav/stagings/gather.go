@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/pav/stagings/rules"
 	"stowage.dev/stowage/pkg/controller/pav/steps"
+	"stowage.dev/stowage/pkg/loop"
 )
 
 // situation are the facts about a staging, and what its next step is made from.

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"stowage.dev/stowage/pkg/controller/loop"
+	"stowage.dev/stowage/pkg/loop"
 )
 
 // Stale adds loop.ErrStale to errors of writes whose input is out of date.

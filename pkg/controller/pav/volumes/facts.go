@@ -17,9 +17,9 @@ import (
 	storagehelpers "k8s.io/component-helpers/storage/volume"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
+	"stowage.dev/stowage/pkg/loop"
 )
 
 // situation are the facts about a volume, and what its next step is made from.

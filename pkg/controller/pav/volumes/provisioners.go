@@ -29,8 +29,8 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
-	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/pav/steps"
+	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/pav/render"
 )
 

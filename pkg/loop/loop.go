@@ -1,7 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loop has what controllers have in common: workqueues and informers.
+// Package loop has what controllers, provisioners and node services have in common: workqueues and
+// informers.
 package loop
 
 import (

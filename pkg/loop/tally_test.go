@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
 
-	"stowage.dev/stowage/pkg/controller/loop"
+	"stowage.dev/stowage/pkg/loop"
 )
 
 // TestTally: each object counts once, with its last state, until it is deleted.

@@ -32,8 +32,8 @@ mount -o loop /var/lib/btrfs /var/lib/btrfs-volumes
 btrfs quota enable /var/lib/btrfs-volumes`
 
 // testStagingLocal: the example of local volumes. The replicas of a StatefulSet are placed by capacity,
-// by kube-scheduler, and stay there with their volumes when the controller is replaced, and their node
-// drained and rebooted. A volume holds no more than its size.
+// by kube-scheduler, and stay there with their volumes when their node is drained and rebooted. The leader
+// is killed meanwhile. A volume holds no more than its size.
 func testStagingLocal(t *testing.T) {
 	s := newStagingWith(stagingSite.New(t))
 	nodes := s.AddNodes(frame.Node("a"), frame.Node("b"))
@@ -60,8 +60,8 @@ func testStagingLocal(t *testing.T) {
 	}
 	capacities("150Mi", "100Mi")
 
-	s.Kubectl("rollout", "restart", "deployment/stowage-controller", "--namespace=stowage-system") // while volumes are made
 	s.localSet()
+	s.killLeader() // while volumes are made and staged
 	replicas := []string{"set-0", "set-1", "set-2"}
 	placed := map[string][]string{}
 	for _, name := range replicas {
@@ -90,6 +90,7 @@ func testStagingLocal(t *testing.T) {
 			}
 		}
 	}
+	s.killLeader() // whose successor unstages
 	s.Kubectl("drain", nodes[0].Name, "--force", "--ignore-daemonsets", "--delete-emptydir-data")
 	s.Kubectl("uncordon", nodes[0].Name)
 	same()
@@ -97,6 +98,7 @@ func testStagingLocal(t *testing.T) {
 	s.Do(nodes[0].Kill())
 	s.Do(nodes[0].Start(s.Context))
 	s.on(nodes[0].Name, mountVolumes)
+	s.killLeader()
 	s.WaitPod(first[0], "restarted", func(p *corev1.Pod) bool {
 		return frame.Ready(p) && (p.UID != before.UID || p.Status.ContainerStatuses[0].RestartCount > before.Status.ContainerStatuses[0].RestartCount)
 	})
@@ -106,6 +108,9 @@ func testStagingLocal(t *testing.T) {
 	for _, name := range replicas {
 		volume := s.WaitPVC("c-"+name, "there", func(*corev1.PersistentVolumeClaim) bool { return true }).Spec.VolumeName
 		s.Kubectl("delete", "pvc/c-"+name)
+		if name == replicas[0] {
+			s.killLeader()
+		}
 		s.WaitGone("pv/" + volume)
 	}
 	capacities("150Mi", "100Mi")

@@ -30,6 +30,7 @@ func TestStagingRestarts(t *testing.T) {
 	random := rand.New(rand.NewPCG(campaign.Begin(t), 0))
 	t.Run("killed", testStagingKilled)
 	t.Run("replaced", testStagingReplaced)
+	t.Run("local", testStagingLocal)
 	for range campaign.Scale(1, 3) {
 		t.Run("in any step", func(t *testing.T) { testStagingAnyStep(t, random) })
 	}
@@ -40,27 +41,25 @@ type loopFiles struct {
 	*staging
 	node *realnode.Node
 	kill func()
-	// killed is the name of the leader that was killed last.
-	killed string
 }
 
 // killLeader kills the leader, once another one than the last leads.
-func (l *loopFiles) killLeader() {
-	l.T.Helper()
-	frame.Wait(l.Env, l.Client.CoordinationV1().Leases(install.Namespace), "stowage-controller", "held by another replica", func(lease *coordinationv1.Lease) bool {
+func (s *staging) killLeader() {
+	s.T.Helper()
+	frame.Wait(s.Env, s.Client.CoordinationV1().Leases(install.Namespace), "stowage-controller", "held by another replica", func(lease *coordinationv1.Lease) bool {
 		holder, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")
-		return holder != "" && holder != l.killed
+		return holder != "" && holder != s.killed
 	})
-	pod := leader(l.Env, install.Namespace, "stowage-controller")
-	l.killed = pod.Name
-	l.killPod(pod)
+	pod := leader(s.Env, install.Namespace, "stowage-controller")
+	s.killed = pod.Name
+	s.killPod(pod)
 }
 
 // killPod kills the process of a pod, and deletes the pod: kubelet delays the start of containers that end often.
-func (l *loopFiles) killPod(pod *corev1.Pod) {
-	l.T.Helper()
-	l.on(pod.Spec.NodeName, ctr+"kill --signal SIGKILL $1", strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://"))
-	l.Kubectl("delete", "pod", pod.Name, "--namespace="+pod.Namespace)
+func (s *staging) killPod(pod *corev1.Pod) {
+	s.T.Helper()
+	s.on(pod.Spec.NodeName, ctr+"kill --signal SIGKILL $1", strings.TrimPrefix(pod.Status.ContainerStatuses[0].ContainerID, "containerd://"))
+	s.Kubectl("delete", "pod", pod.Name, "--namespace="+pod.Namespace)
 }
 
 // testStagingAnyStep: the leader is killed in each step of a volume in a file, whose pods run once each, and

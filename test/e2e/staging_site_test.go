@@ -119,6 +119,8 @@ spec:
 type staging struct {
 	*frame.Env
 	clients *pavclient.Clients
+	// killed is the name of the leader that the test killed last.
+	killed string
 }
 
 // newStaging makes a provisioner whose staging and unstaging pods run shell scripts. edit are texts of the
@@ -142,7 +144,7 @@ func newStagingWith(e *frame.Env) *staging {
 	e.T.Helper()
 	clients, err := pavclient.New(e.Cluster.RESTConfig())
 	e.Do(err)
-	s := &staging{e, clients}
+	s := &staging{Env: e, clients: clients}
 	e.T.Cleanup(s.log)
 	return s
 }

@@ -28,7 +28,6 @@ func TestStaging(t *testing.T) {
 		"unreachable": testStagingUnreachable, "registered again": testStagingRegisteredAgain, "deleted": testStagingDeleted,
 		"stuck": testStagingStuck, "owned": testStagingOwned, "no service": testStagingNoService,
 		"hello": testStagingHello, "object store": testStagingObjectStore, "encryption": testStagingEncryption,
-		"local": testStagingLocal,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); test(t) })
 	}

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
@@ -285,22 +286,21 @@ func TestNodeRights(t *testing.T) {
 		_ = clients.Stagings.Delete(context.WithoutCancel(e.Context()), existing.Name, metav1.DeleteOptions{})
 	})
 	patch := func(by *pavclient.Clients, patch string, subresource ...string) error {
-		changed := existing.DeepCopy()
-		changed.ResourceVersion = ""
-		if err := json.Unmarshal([]byte(patch), changed); err != nil {
-			t.Fatal(err)
-		}
-		current := fixture.Get(e, func(ctx context.Context) (*stowage.PavStaging, error) {
-			return clients.Stagings.Get(ctx, existing.Name, metav1.GetOptions{})
+		return retry.RetryOnConflict(retry.DefaultRetry, func() error { // with the controller, which reports on it
+			changed, err := clients.Stagings.Get(e.Context(), existing.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if err := json.Unmarshal([]byte(patch), changed); err != nil {
+				return err
+			}
+			if len(subresource) > 0 {
+				_, err = by.Stagings.UpdateStatus(e.Context(), changed, metav1.UpdateOptions{})
+			} else {
+				_, err = by.Stagings.Update(e.Context(), changed, metav1.UpdateOptions{})
+			}
+			return err
 		})
-		changed.ResourceVersion = current.ResourceVersion
-		var err error
-		if len(subresource) > 0 {
-			_, err = by.Stagings.UpdateStatus(e.Context(), changed, metav1.UpdateOptions{})
-		} else {
-			_, err = by.Stagings.Update(e.Context(), changed, metav1.UpdateOptions{})
-		}
-		return err
 	}
 	for row, err := range map[string]error{
 		"create for another node": create(other, staging("h", none)),

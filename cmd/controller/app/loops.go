@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -98,6 +99,7 @@ type parts struct {
 
 // makeLoops creates all loops. An error names the loop.
 func makeLoops(p *parts) ([]namedLoop, error) {
+	pavClients := sync.OnceValues(func() (*pavclient.Clients, error) { return pavclient.New(p.connection) })
 	makers := []struct {
 		name string
 		make func() (runner, error)
@@ -108,7 +110,7 @@ func makeLoops(p *parts) ([]namedLoop, error) {
 				Reports: p.reports, ReportInformer: p.reportInformer, Events: p.events,
 			}
 			if p.settings.PavVolumes.Enabled {
-				clients, err := pavclient.New(p.connection)
+				clients, err := pavClients()
 				if err != nil {
 					return nil, err
 				}
@@ -137,7 +139,7 @@ func makeLoops(p *parts) ([]namedLoop, error) {
 			if !p.settings.PavVolumes.Enabled {
 				return disabled{}, nil
 			}
-			clients, err := pavclient.New(p.connection)
+			clients, err := pavClients()
 			if err != nil {
 				return nil, err
 			}

@@ -21,7 +21,7 @@ import (
 
 // confirm checks with the API server what no precondition of a write covers: that the volume is
 // lost; before a release, that the terms allow it and the claim is recreated; before a removal,
-// that the tombstone exists; before pods are deleted, that their claim is being deleted. Each
+// that the tombstone exists, or that the terms allow it; before pods are deleted, that their claim is being deleted. Each
 // informer may lag behind independently. The error is loop.ErrStale if a fact has changed.
 func (c *Controller) confirm(ctx context.Context, f *volumeFacts, d rules.Decision) error {
 	switch d.Do {
@@ -35,8 +35,13 @@ func (c *Controller) confirm(ctx context.Context, f *volumeFacts, d rules.Decisi
 			return err
 		}
 		return c.confirmRelease(ctx, f)
-	case rules.AddTombstone, rules.DeletePavVolume:
+	case rules.AddTombstone:
 		return c.confirmLoss(ctx, f, d.Cause)
+	case rules.DeletePavVolume:
+		if err := c.confirmLoss(ctx, f, d.Cause); err != nil {
+			return err
+		}
+		return c.confirmGivingUp(ctx, f)
 	case rules.DeletePods:
 		return c.confirmClaimDeleted(ctx, f)
 	default:
@@ -102,6 +107,19 @@ func (c *Controller) confirmRelease(ctx context.Context, f *volumeFacts) error {
 		return err
 	}
 	if do := rules.Decide(&now).Do; do != rules.BeginRelease && do != rules.DeleteClaim {
+		return loop.ErrStale
+	}
+	return nil
+}
+
+// confirmGivingUp checks that the class of a provisioned volume still allows to give it up.
+func (c *Controller) confirmGivingUp(ctx context.Context, f *volumeFacts) error {
+	now := f.Facts
+	var err error
+	if now.Terms, err = c.readTerms(f, live(ctx, c.Client.StorageV1().StorageClasses().Get)); err != nil {
+		return err
+	}
+	if rules.Decide(&now).Do != rules.DeletePavVolume {
 		return loop.ErrStale
 	}
 	return nil

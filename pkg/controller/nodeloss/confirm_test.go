@@ -23,6 +23,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
+	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -100,6 +101,43 @@ func TestReleaseOnStaleCaches(t *testing.T) {
 			}
 			if got := writes(client); !slices.Equal(got, want) || (len(c.released) > 0) != tc.release {
 				t.Errorf("wrote %q, want %q; counted %v", got, want, c.released)
+			}
+		})
+	}
+}
+
+// TestGivingUpOnStaleCaches: a provisioned volume is not given up by a class that keeps it now, unless its
+// claim was released.
+func TestGivingUpOnStaleCaches(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		class    string
+		node     bool
+		released bool
+		want     bool
+	}{
+		"nothing has changed":                       {class: rules.Release, want: true},
+		"the class keeps volumes":                   {class: rules.Keep},
+		"the class keeps them, after a release":     {class: rules.Keep, released: true, want: true},
+		"the node has returned":                     {class: rules.Release, node: true},
+		"the node has returned, after the release ": {class: rules.Release, node: true, released: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, f, _ := lostClaim()
+			f.Provisioned, f.claim, f.Claim = true, nil, nil
+			f.Volume.Phase, f.Volume.Policy = disk.PhaseReleased, disk.Delete
+			if f.Release = nil; tc.released {
+				f.Release = &rules.BegunRelease{ClaimUID: f.Volume.ClaimUID, At: f.Now}
+			}
+			objects := []runtime.Object{classOf(tc.class)}
+			if tc.node {
+				objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.node}})
+			}
+			c.Client = fake.NewClientset(objects...)
+			err := c.confirm(t.Context(), f, rules.Decision{Do: rules.DeletePavVolume, Cause: rules.NodeGone})
+			if (err == nil) != tc.want || err != nil && !errors.Is(err, loop.ErrStale) {
+				t.Errorf("confirmed: %v, want that it is given up: %t", err, tc.want)
 			}
 		})
 	}

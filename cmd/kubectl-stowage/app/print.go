@@ -1,0 +1,147 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/term"
+	"sigs.k8s.io/yaml"
+)
+
+// Widths of the output, in columns. Without a terminal it is wide, so that what is piped is not wrapped more
+// than it must be.
+const (
+	minWidth     = 60
+	defaultWidth = 160
+)
+
+// printer writes text that fits the width of the terminal.
+type printer struct {
+	io.Writer
+	width int
+}
+
+// newPrinter returns the printer of a command's output.
+func newPrinter(cmd *cobra.Command) *printer {
+	p := &printer{Writer: cmd.OutOrStdout(), width: defaultWidth}
+	if columns, _, err := term.TerminalSize(p.Writer); err == nil && columns > 0 {
+		p.width = max(columns, minWidth)
+	}
+	return p
+}
+
+// paragraph prints text, broken at spaces. Lines after the first are indented.
+func (p *printer) paragraph(text, indent string) {
+	for i, line := range wrap(text, p.width-len(indent)) {
+		if i > 0 {
+			line = indent + line
+		}
+		fmt.Fprintln(p, line)
+	}
+}
+
+// table prints rows of equal length with aligned columns, the first of which are the headers. Empty cells
+// are printed as a hyphen. The last column is broken into lines if the table is wider than the terminal.
+func (p *printer) table(rows [][]string) {
+	if len(rows) == 0 {
+		return
+	}
+	last := len(rows[0]) - 1
+	widths := make([]int, last)
+	for _, row := range rows {
+		for i := range last {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell(row[i])))
+		}
+	}
+	before := 0
+	for _, w := range widths {
+		before += w + 2
+	}
+	for _, row := range rows {
+		var line strings.Builder
+		for i := range last {
+			text := cell(row[i])
+			line.WriteString(text + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+2))
+		}
+		for i, part := range wrap(cell(row[last]), max(p.width-before, minWidth/2)) {
+			if i > 0 {
+				line.WriteString("\n" + strings.Repeat(" ", before))
+			}
+			line.WriteString(part)
+		}
+		fmt.Fprintln(p, line.String())
+	}
+}
+
+func cell(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// wrap breaks text at spaces into lines of at most width runes, unless a word is longer.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}
+
+// outputFlag is the flag --output.
+type outputFlag string
+
+// add adds the flag. formats are those besides the table, json and yaml.
+func (o *outputFlag) add(cmd *cobra.Command, formats ...string) {
+	formats = append([]string{"table", "json", "yaml"}, formats...)
+	cmd.Flags().StringVarP((*string)(o), "output", "o", "table", strings.Join(formats, ", "))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // fails for unknown flags only
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		for _, format := range formats {
+			if string(*o) == format {
+				return nil
+			}
+		}
+		return fmt.Errorf("--output: must be one of %s, and is %q", strings.Join(formats, ", "), string(*o))
+	}
+}
+
+// print prints a report of pkg/apis/inspect as JSON or YAML, or calls table.
+func (o *outputFlag) print(cmd *cobra.Command, report any, table func(*printer)) error {
+	p := newPrinter(cmd)
+	var text []byte
+	var err error
+	switch *o {
+	case "json":
+		if text, err = json.MarshalIndent(report, "", "  "); err == nil {
+			text = append(text, '\n')
+		}
+	case "yaml":
+		text, err = yaml.Marshal(report)
+	default:
+		table(p)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("print the result: %w", err)
+	}
+	_, err = p.Write(text)
+	return err
+}

@@ -1,0 +1,191 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+)
+
+// Query is what is read of a kind.
+type Query struct {
+	Kind Kind
+	// Namespace has the objects; empty for all namespaces.
+	Namespace string
+	// Fields is a field selector; empty for all objects.
+	Fields string
+}
+
+// Reader reads snapshots from an API server.
+type Reader struct {
+	// Config connects to the API server, with the rights of the user.
+	Config *rest.Config
+	// Namespace is read alone if the user may not list the objects of all namespaces.
+	Namespace string
+}
+
+const (
+	// pageSize bounds the memory of a response that is being decoded.
+	pageSize = 5000
+	// parallel is the number of kinds that are read at a time.
+	parallel = 8
+)
+
+// Read reads all of the queries. What the user may not list is a Gap, and a kind that the API server does
+// not serve is absent. Other errors, such as an API server that does not answer, are returned.
+func (r *Reader) Read(ctx context.Context, queries ...Query) (*Snapshot, error) {
+	s := empty()
+	s.Time = time.Now()
+	server, err := serverVersion(r.Config)
+	if err != nil {
+		return nil, err
+	}
+	s.Server = server
+	clients := clients{config: r.Config, by: map[schema.GroupVersion]rest.Interface{}}
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, q := range queries {
+		client, err := clients.of(q.Kind)
+		if err != nil {
+			return nil, err
+		}
+		group.Go(func() error {
+			pointers, gap, err := r.list(ctx, client, q)
+			if err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("list %s: %w", q.Kind.Resource.Resource, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			resource := q.Kind.Resource.GroupResource().String()
+			s.read[resource] = true
+			s.absent[resource] = err != nil
+			if gap != nil {
+				s.Gaps = append(s.Gaps, *gap)
+			}
+			s.add(q.Kind, pointers...)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(s.Gaps, func(a, b Gap) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Except, b.Except))
+	})
+	return s, nil
+}
+
+// list reads a query; if that is forbidden for all namespaces, the one of the reader.
+func (r *Reader) list(ctx context.Context, client rest.Interface, q Query) ([]reflect.Value, *Gap, error) {
+	all, err := listAll(ctx, client, q)
+	if !apierrors.IsForbidden(err) {
+		return all, nil, err
+	}
+	gap := &Gap{Resource: q.Kind.Resource.GroupResource().String(), Reason: err.Error()}
+	if !q.Kind.Namespaced || q.Namespace != "" || r.Namespace == "" {
+		return nil, gap, nil
+	}
+	q.Namespace = r.Namespace
+	some, err := listAll(ctx, client, q)
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, gap, nil
+	case err != nil:
+		return nil, nil, err
+	}
+	gap.Except = r.Namespace
+	return some, gap, nil
+}
+
+// listAll reads all pages of a query.
+func listAll(ctx context.Context, client rest.Interface, q Query) (all []reflect.Value, err error) {
+	options := metav1.ListOptions{Limit: pageSize, FieldSelector: q.Fields}
+	for {
+		list := reflect.New(q.Kind.list)
+		err := client.Get().Resource(q.Kind.Resource.Resource).NamespaceIfScoped(q.Namespace, q.Namespace != "").
+			VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(list.Interface().(runtime.Object))
+		if apierrors.IsResourceExpired(err) && options.Continue != "" {
+			// The first page is too old for the next one. A list without pages is consistent.
+			options.Limit, options.Continue, all = 0, "", nil
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		items := list.Elem().FieldByName("Items")
+		for i := range items.Len() {
+			item := items.Index(i).Addr()
+			item.Interface().(Object).SetManagedFields(nil)
+			all = append(all, item)
+		}
+		options.Continue = list.Interface().(metav1.ListInterface).GetContinue()
+		if options.Continue == "" {
+			return all, nil
+		}
+	}
+}
+
+// clients are REST clients by version.
+type clients struct {
+	config *rest.Config
+	by     map[schema.GroupVersion]rest.Interface
+}
+
+func (c *clients) of(k Kind) (rest.Interface, error) {
+	version := k.Resource.GroupVersion()
+	if client := c.by[version]; client != nil {
+		return client, nil
+	}
+	config := rest.CopyConfig(c.config)
+	config.GroupVersion, config.APIPath = &version, "/apis"
+	if version.Group == "" {
+		config.APIPath = "/api"
+	}
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	if version.Group == stowage.SchemeGroupVersion.Group {
+		config.AcceptContentTypes = runtime.ContentTypeJSON
+	}
+	config.ContentType = runtime.ContentTypeJSON
+	config.QPS = -1 // a few lists
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of %s: %w", version, err)
+	}
+	c.by[version] = client
+	return client, nil
+}
+
+func serverVersion(config *rest.Config) (*version.Info, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	server, err := client.ServerVersion()
+	if apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the version of the API server at %s: %w", config.Host, err)
+	}
+	return server, nil
+}

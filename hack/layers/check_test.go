@@ -129,13 +129,13 @@ func TestCheck(t *testing.T) {
 			file:    "pkg/scheduling/volumetopology/plugin.go",
 			imports: []string{"k8s.io/kubernetes/pkg/scheduler/framework"},
 			want: []string{"pkg/scheduling/volumetopology/plugin.go imports k8s.io/kubernetes/pkg/scheduler/framework: " +
-				"plugins are written against k8s.io/kube-scheduler/framework; only cmd/scheduler and pkg/apis/config/scheme import the scheduler itself"},
+				"plugins are written against k8s.io/kube-scheduler/framework; only what runs or configures the scheduler imports it"},
 		},
 		"the scheduler itself, in another command": {
 			file:    "cmd/extender/main.go",
 			imports: []string{"k8s.io/kubernetes/pkg/scheduler/framework"},
 			want: []string{"cmd/extender/main.go imports k8s.io/kubernetes/pkg/scheduler/framework: " +
-				"plugins are written against k8s.io/kube-scheduler/framework; only cmd/scheduler and pkg/apis/config/scheme import the scheduler itself"},
+				"plugins are written against k8s.io/kube-scheduler/framework; only what runs or configures the scheduler imports it"},
 		},
 		"the scheduler itself, in a test": {
 			file:    "pkg/scheduling/volumetopology/plugin_test.go",
@@ -151,7 +151,7 @@ func TestCheck(t *testing.T) {
 			file:    "pkg/scheduling/volumetopology/plugin.go",
 			imports: []string{"stowage.dev/kubecompat/plugin", "stowage.dev/kubecompat/scheduler"},
 			want: []string{"pkg/scheduling/volumetopology/plugin.go imports stowage.dev/kubecompat/scheduler: " +
-				"plugins are written against k8s.io/kube-scheduler/framework; only cmd/scheduler and pkg/apis/config/scheme import the scheduler itself"},
+				"plugins are written against k8s.io/kube-scheduler/framework; only what runs or configures the scheduler imports it"},
 		},
 		"the framework in the cache": {
 			file:    "pkg/scheduling/volumecache/cache.go",

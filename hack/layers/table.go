@@ -47,6 +47,7 @@ func Packages() []Package {
 		{"pkg/scheduling/volumetopology", Adapter},
 		{"pkg/scheduling/extender", Adapter},
 		{"pkg/scheduling/binder", Acting},
+		{"pkg/scheduling/schedulerconfig", Acting},
 		{"pkg/scheduling/volumecache", Cache},
 		{"pkg/scheduling/*", Pure},
 
@@ -67,6 +68,10 @@ func Packages() []Package {
 		{"pkg/controller/pav/*/rules", Pure},
 		{"pkg/controller/pav/podstep", Pure},
 		{"pkg/controller/*", Acting},
+
+		{"pkg/inspect/snapshot", Cache},
+		{"pkg/inspect/simulate", Acting},
+		{"pkg/inspect/*", Adapter},
 
 		{"pkg/apis/wellknown", Keys},
 		{"pkg/apis/stowage", Keys},
@@ -96,12 +101,12 @@ func Bans() []Ban {
 	return []Ban{
 		{
 			Imports: []string{"k8s.io/kubernetes", "stowage.dev/kubecompat/scheduler", "stowage.dev/kubecompat/schedulerperf"},
-			But:     []string{"cmd/scheduler", "pkg/apis/config/scheme", "test", "hack"},
-			Why:     "plugins are written against k8s.io/kube-scheduler/framework; only cmd/scheduler and pkg/apis/config/scheme import the scheduler itself",
+			But:     []string{"cmd/scheduler", "pkg/scheduling/schedulerconfig", "pkg/inspect/simulate", "pkg/apis/config/scheme", "test", "hack"},
+			Why:     "plugins are written against k8s.io/kube-scheduler/framework; only what runs or configures the scheduler imports it",
 		},
 		{
 			Imports: []string{"k8s.io/kube-scheduler/framework", "stowage.dev/kubecompat/plugin"},
-			But:     []string{"cmd", "pkg/scheduling/volumetopology", "test", "hack"},
+			But:     []string{"cmd", "pkg/scheduling/volumetopology", "pkg/inspect/simulate", "test", "hack"},
 			Why:     "only plugins import the scheduling framework; the extender and the command line use the packages below them",
 		},
 		{

@@ -80,7 +80,8 @@ mkdir -p /store/$HANDLE /pav/volume; mount --bind /store/$HANDLE /pav/volume; ec
 // testStagingKilled: kubelet, containerd, the controller and the node service are killed while the staging
 // pod runs, while a pod uses the volume, and while the unstaging pod runs. Each pod runs once.
 func testStagingKilled(t *testing.T) {
-	s := newStaging(t, gatedStage, gatedUnstage)
+	s := newStagingWith(restartsSite.New(t))
+	s.provideScripts(gatedStage, gatedUnstage)
 	node := s.node()
 	volume := s.claim("c", nil)
 	killAll := func() {
@@ -116,7 +117,8 @@ func testStagingKilled(t *testing.T) {
 
 // testStagingReplaced: the node service and the controller are updated while a volume is staged.
 func testStagingReplaced(t *testing.T) {
-	s := newStaging(t, boundStore, "sleep 3")
+	s := newStagingWith(restartsSite.New(t))
+	s.provideScripts(boundStore, "sleep 3")
 	volume := s.claim("c", nil)
 	s.pod("uses", stagingOne, "echo hello >/data/c/file; until [ -e /data/c/end ]; do sleep 0.2; done; cat /data/c/file", nil, "c")
 	s.WaitPod("uses", "running", running)

@@ -35,7 +35,7 @@ btrfs quota enable /var/lib/btrfs-volumes`
 // by kube-scheduler, and stay there with their volumes when their node is drained and rebooted. The leader
 // is killed meanwhile. A volume holds no more than its size.
 func testStagingLocal(t *testing.T) {
-	s := newStagingWith(stagingSite.New(t))
+	s := newStagingWith(restartsSite.New(t))
 	nodes := s.AddNodes(frame.Node("a"), frame.Node("b"))
 	for i, node := range nodes {
 		s.on(node.Name, mountVolumes)

@@ -66,7 +66,7 @@ func (s *staging) killPod(pod *corev1.Pod) {
 // while a volume that is stacked on it is made, used and deleted. In full strength other parts are killed,
 // too. In the end nothing is left.
 func testStagingAnyStep(t *testing.T, random *rand.Rand) {
-	l := &loopFiles{staging: newStagingWith(stagingSite.New(t))}
+	l := &loopFiles{staging: newStagingWith(restartsSite.New(t))}
 	l.node = l.AddNodes(frame.Node("n"))[0]
 	l.exampleOn("", "testdata/loop-files.yaml", l.Namespace, nil)
 	l.exampleOn(l.node.Name, "testdata/luks.yaml", l.Name("luks"), nil)

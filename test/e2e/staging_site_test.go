@@ -35,17 +35,26 @@ const (
 )
 
 // stagingSite is a cluster of two nodes with the controller and the node service of PavProvisioners.
-var stagingSite = frame.NewSite(install.Options(install.Config{
-	Folders: []string{"crd", "crd/pav", "controller", "csi"},
-	Files:   []string{"provisioner/namespace.yaml", "provisioner/rbac.yaml", "controller/pav-volumes.yaml", "controller/pav-policy.yaml"},
-	Parts:   []string{"controller", "pav-reporter", "csi"},
-	Nodes:   []realnode.NodeSpec{frame.Node(stagingOne), frame.Node(stagingTwo)},
-	Configs: map[string]string{install.Controller: `apiVersion: controller.config.stowage.dev/v1alpha1
+// restartsSite is another one, for tests that kill leaders: each kill delays all tests of a site until
+// another replica leads, which is sooner there.
+var (
+	stagingSite  = frame.NewSite(stagingOptions(""))
+	restartsSite = frame.NewSite(stagingOptions("leaderElection: {leaseDuration: 6s, renewDeadline: 5s, retryPeriod: 1s}\n"))
+)
+
+// stagingOptions installs the parts with more settings of the controller.
+func stagingOptions(settings string) func() (frame.Options, error) {
+	return install.Options(install.Config{
+		Folders: []string{"crd", "crd/pav", "controller", "csi"},
+		Files:   []string{"provisioner/namespace.yaml", "provisioner/rbac.yaml", "controller/pav-volumes.yaml", "controller/pav-policy.yaml"},
+		Parts:   []string{"controller", "pav-reporter", "csi"},
+		Nodes:   []realnode.NodeSpec{frame.Node(stagingOne), frame.Node(stagingTwo)},
+		Configs: map[string]string{install.Controller: `apiVersion: controller.config.stowage.dev/v1alpha1
 kind: ControllerConfiguration
 pavVolumes: {enabled: true, reporterImage: "stowage.dev/stowage-pav-reporter:dev"}
-`},
-	// The kernel's boot is that of this machine, with that of the node mounted over it.
-	Patches: []string{`
+` + settings},
+		// The kernel's boot is that of this machine, with that of the node mounted over it.
+		Patches: []string{`
 apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: stowage-csi, namespace: stowage-system}
@@ -59,7 +68,8 @@ spec:
         volumeMounts: [{name: boot-id, mountPath: /boot-id, readOnly: true}]
       volumes: [{name: boot-id, hostPath: {path: /proc/sys/kernel/random/boot_id, type: File}}]
 `},
-}))
+	})
+}
 
 // stagingPods is a part of provisioners: pods that have the programs of the node, and a folder of it at /store.
 // Nodes share it, as if it was on a network.
@@ -128,6 +138,13 @@ type staging struct {
 func newStaging(t *testing.T, stage, unstage string, edit ...string) *staging {
 	t.Helper()
 	s := newStagingWith(stagingSite.New(t))
+	s.provideScripts(stage, unstage, edit...)
+	return s
+}
+
+// provideScripts makes the provisioner of newStaging.
+func (s *staging) provideScripts(stage, unstage string, edit ...string) {
+	s.T.Helper()
 	p := &stowage.PavProvisioner{}
 	text := strings.ReplaceAll(stagingPods, "IMAGE", realnode.BusyboxImage)
 	for _, script := range []string{stage, unstage} {
@@ -136,7 +153,6 @@ func newStaging(t *testing.T, stage, unstage string, edit ...string) *staging {
 	s.Do(yaml.UnmarshalStrict([]byte(strings.NewReplacer(edit...).Replace(text)), p))
 	p.Name = s.Namespace
 	s.provide(p, nil)
-	return s
 }
 
 // newStagingWith returns a test without a PavProvisioner.

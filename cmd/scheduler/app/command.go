@@ -33,11 +33,12 @@ import (
 
 	compat "stowage.dev/kubecompat/scheduler"
 
+	"stowage.dev/stowage/pkg/scheduling/schedulerconfig"
 	"stowage.dev/stowage/pkg/server/command"
 )
 
-// componentName is the name of the command, its default profile and its default lease.
-const componentName = "stowage-scheduler"
+// componentName is the name of the command.
+const componentName = schedulerconfig.Name
 
 const longDescription = `stowage-scheduler is kube-scheduler with the VolumeTopology plugin instead of
 VolumeBinding: it places pods where their volumes are, and provisions volumes

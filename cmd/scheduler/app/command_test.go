@@ -26,9 +26,10 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	upstreamapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
+	"stowage.dev/stowage/pkg/scheduling/schedulerconfig"
 )
 
 // defaultArgs are the plugin's arguments without configuration.
@@ -120,30 +121,32 @@ func TestWaitsForKubeScheduler(t *testing.T) {
 	t.Parallel()
 
 	tests := map[string]struct {
-		change func(*schedulerconfig.KubeSchedulerConfiguration)
+		change func(*kubeschedulerconfig.KubeSchedulerConfiguration)
 		want   bool
 	}{
 		"a separate lease": {
-			change: func(*schedulerconfig.KubeSchedulerConfiguration) {},
+			change: func(*kubeschedulerconfig.KubeSchedulerConfiguration) {},
 		},
 		"kube-scheduler's lease as a second scheduler": {
-			change: func(c *schedulerconfig.KubeSchedulerConfiguration) { c.LeaderElection.ResourceName = "kube-scheduler" },
-			want:   true,
+			change: func(c *kubeschedulerconfig.KubeSchedulerConfiguration) {
+				c.LeaderElection.ResourceName = "kube-scheduler"
+			},
+			want: true,
 		},
 		"kube-scheduler's lease as its replacement": {
-			change: func(c *schedulerconfig.KubeSchedulerConfiguration) {
+			change: func(c *kubeschedulerconfig.KubeSchedulerConfiguration) {
 				c.LeaderElection.ResourceName = "kube-scheduler"
 				c.Profiles[0].SchedulerName = "default-scheduler"
 			},
 		},
 		"the same name in another namespace": {
-			change: func(c *schedulerconfig.KubeSchedulerConfiguration) {
+			change: func(c *kubeschedulerconfig.KubeSchedulerConfiguration) {
 				c.LeaderElection.ResourceName = "kube-scheduler"
 				c.LeaderElection.ResourceNamespace = "stowage"
 			},
 		},
 		"no leader election": {
-			change: func(c *schedulerconfig.KubeSchedulerConfiguration) {
+			change: func(c *kubeschedulerconfig.KubeSchedulerConfiguration) {
 				c.LeaderElection.ResourceName = "kube-scheduler"
 				c.LeaderElection.LeaderElect = false
 			},
@@ -153,9 +156,9 @@ func TestWaitsForKubeScheduler(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			component := defaultConfig()
+			component := schedulerconfig.Default()
 			test.change(component)
-			if got := waitsForKubeScheduler(component); got != test.want {
+			if got := schedulerconfig.WaitsForKubeScheduler(component); got != test.want {
 				t.Errorf("waitsForKubeScheduler = %t, want %t", got, test.want)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
 	compat "stowage.dev/kubecompat/plugin"
 
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"

@@ -22,10 +22,11 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kubescheme "k8s.io/client-go/kubernetes/scheme"
 	rbacvalidation "k8s.io/component-helpers/auth/rbac/validation"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
+	"stowage.dev/stowage/pkg/scheduling/schedulerconfig"
 )
 
 // manifests is the directory of the scheduler's manifests.
@@ -73,11 +74,11 @@ func TestSampleConfigs(t *testing.T) {
 			if got := component.LeaderElection.ResourceName; got != test.lease {
 				t.Errorf("lease is %q, want %q", got, test.lease)
 			}
-			if waitsForKubeScheduler(component) {
+			if schedulerconfig.WaitsForKubeScheduler(component) {
 				t.Error("the sample waits for kube-scheduler's lease")
 			}
-			if client := component.ClientConnection; client.QPS != defaultQPS || client.Burst != defaultBurst {
-				t.Errorf("client limits are %v and %v, want %d and %d", client.QPS, client.Burst, defaultQPS, defaultBurst)
+			if client := component.ClientConnection; client.QPS != schedulerconfig.DefaultQPS || client.Burst != schedulerconfig.DefaultBurst {
+				t.Errorf("client limits are %v and %v, want %d and %d", client.QPS, client.Burst, schedulerconfig.DefaultQPS, schedulerconfig.DefaultBurst)
 			}
 		})
 	}
@@ -90,8 +91,8 @@ func TestSampleIsDefaultConfig(t *testing.T) {
 	if err != nil {
 		t.Fatalf("Setup: %v", err)
 	}
-	if diff := cmp.Diff(defaultConfig(), opts.ComponentConfig,
-		cmpopts.SortSlices(func(a, b schedulerconfig.PluginConfig) bool { return a.Name < b.Name }),
+	if diff := cmp.Diff(schedulerconfig.Default(), opts.ComponentConfig,
+		cmpopts.SortSlices(func(a, b kubeschedulerconfig.PluginConfig) bool { return a.Name < b.Name }),
 	); diff != "" {
 		t.Errorf("configuration (-without a file +sample):\n%s", diff)
 	}

@@ -12,6 +12,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
+	"stowage.dev/stowage/pkg/scheduling/schedulerconfig"
 	"stowage.dev/stowage/pkg/scheduling/volumetopology"
 )
 
@@ -32,11 +33,11 @@ func TestVolumeTopologyInItsProfile(t *testing.T) {
 	}
 	ran := sched.Profiles[componentName].ListPlugins()
 	var want, got []string
-	for _, point := range volumePoints {
-		want = append(want, point.name)
-		for _, plugin := range point.set(ran).Enabled {
+	for _, point := range schedulerconfig.VolumePoints {
+		want = append(want, point.Name)
+		for _, plugin := range point.Set(ran).Enabled {
 			if plugin.Name == configv1.PluginName {
-				got = append(got, point.name)
+				got = append(got, point.Name)
 			}
 		}
 	}

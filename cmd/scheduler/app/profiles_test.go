@@ -10,10 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/klog/v2"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
+	"stowage.dev/stowage/pkg/scheduling/schedulerconfig"
 )
 
 // goodProfile enables the plugin as documented.
@@ -256,19 +257,19 @@ func TestSetupAccepts(t *testing.T) {
 
 // volumePluginOf returns the one volume plugin that the framework runs at every point
 // that binding needs; "" if none runs anywhere.
-func volumePluginOf(t *testing.T, plugins *schedulerconfig.Plugins) string {
+func volumePluginOf(t *testing.T, plugins *kubeschedulerconfig.Plugins) string {
 	t.Helper()
 	found := map[string]int{}
-	for _, point := range bindingPoints {
-		for _, plugin := range point.set(plugins).Enabled {
+	for _, point := range schedulerconfig.BindingPoints {
+		for _, plugin := range point.Set(plugins).Enabled {
 			if plugin.Name == configv1.PluginName || plugin.Name == names.VolumeBinding {
 				found[plugin.Name]++
 			}
 		}
 	}
 	for name, points := range found {
-		if len(found) != 1 || points != len(bindingPoints) {
-			t.Errorf("points at which the framework runs each volume plugin: %v, want one plugin at %d", found, len(bindingPoints))
+		if len(found) != 1 || points != len(schedulerconfig.BindingPoints) {
+			t.Errorf("points at which the framework runs each volume plugin: %v, want one plugin at %d", found, len(schedulerconfig.BindingPoints))
 		}
 		return name
 	}
@@ -333,13 +334,13 @@ func TestEnabledAtAgreesWithFramework(t *testing.T) {
 	for _, profile := range planned.Profiles {
 		ran := sched.Profiles[profile.SchedulerName].ListPlugins()
 		for _, plugin := range []string{configv1.PluginName, names.VolumeBinding} {
-			for _, point := range volumePoints {
+			for _, point := range schedulerconfig.VolumePoints {
 				want := false
-				for _, enabled := range point.set(ran).Enabled {
+				for _, enabled := range point.Set(ran).Enabled {
 					want = want || enabled.Name == plugin
 				}
-				if got := enabledAt(profile.Plugins, point, plugin); got != want {
-					t.Errorf("profile %s: enabledAt(%s, %s) = %t, the framework has %t", profile.SchedulerName, point.name, plugin, got, want)
+				if got := schedulerconfig.EnabledAt(profile.Plugins, point, plugin); got != want {
+					t.Errorf("profile %s: schedulerconfig.EnabledAt(%s, %s) = %t, the framework has %t", profile.SchedulerName, point.Name, plugin, got, want)
 				}
 			}
 		}

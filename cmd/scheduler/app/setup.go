@@ -12,15 +12,31 @@ import (
 	schedulerappconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	"k8s.io/kubernetes/pkg/scheduler"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
 	compat "stowage.dev/kubecompat/scheduler"
 
+	"stowage.dev/stowage/pkg/scheduling/schedulerconfig"
 	"stowage.dev/stowage/pkg/server"
 )
 
+// NewOptions returns kube-scheduler's options with the configuration that
+// stowage-scheduler runs without a file.
+func NewOptions() *options.Options {
+	opts := options.NewOptions()
+	opts.ComponentConfig = schedulerconfig.Default()
+
+	// The flag overrides the configuration only if it is set; --help shows its default,
+	// which must be the value in use.
+	lease := opts.Flags.FlagSet("leader election").Lookup("leader-elect-resource-name")
+	lease.DefValue = componentName
+	opts.LeaderElection.ResourceName = componentName
+	return opts
+}
+
 // Setup creates a scheduler from options, ready for kube-scheduler's app.Run. It equals
-// kube-scheduler's own Setup, except that it checks the profiles (see checkProfiles)
+// kube-scheduler's own Setup, except that it checks the profiles (see schedulerconfig.Check)
 // before it creates a client, listener or plugin, and that without a configuration file
 // it keeps opts.ComponentConfig, which NewOptions sets, where kube-scheduler uses its own
 // defaults.
@@ -35,7 +51,7 @@ func Setup(ctx context.Context, opts *options.Options, plugins frameworkruntime.
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := checkProfiles(planned.Profiles); err != nil {
+	if err := schedulerconfig.Check(planned.Profiles); err != nil {
 		return nil, nil, err
 	}
 
@@ -44,8 +60,8 @@ func Setup(ctx context.Context, opts *options.Options, plugins frameworkruntime.
 		return nil, nil, err
 	}
 	completed := config.Complete()
-	orderPostFilter(completed.ComponentConfig.Profiles)
-	logWarnings(logger, &completed.ComponentConfig)
+	schedulerconfig.OrderPostFilter(completed.ComponentConfig.Profiles)
+	schedulerconfig.LogWarnings(logger, &completed.ComponentConfig)
 
 	if completed.SecureServing != nil {
 		completed.SecureServing.Listener = server.BoundConnections(completed.SecureServing.Listener)
@@ -67,7 +83,7 @@ func Setup(ctx context.Context, opts *options.Options, plugins frameworkruntime.
 
 // plannedConfig returns the profiles that opts.Config is going to use, without its side
 // effects.
-func plannedConfig(logger klog.Logger, opts *options.Options) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+func plannedConfig(logger klog.Logger, opts *options.Options) (*kubeschedulerconfig.KubeSchedulerConfiguration, error) {
 	if opts.ConfigFile == "" {
 		return opts.ComponentConfig, nil
 	}
@@ -80,8 +96,8 @@ func plannedConfig(logger klog.Logger, opts *options.Options) (*schedulerconfig.
 
 // newScheduler creates the scheduler and returns its profiles with all defaults, for
 // logging and --write-config-to.
-func newScheduler(ctx context.Context, config *schedulerappconfig.CompletedConfig, plugins frameworkruntime.Registry) (*scheduler.Scheduler, []schedulerconfig.KubeSchedulerProfile, error) {
-	var profiles []schedulerconfig.KubeSchedulerProfile
+func newScheduler(ctx context.Context, config *schedulerappconfig.CompletedConfig, plugins frameworkruntime.Registry) (*scheduler.Scheduler, []kubeschedulerconfig.KubeSchedulerProfile, error) {
+	var profiles []kubeschedulerconfig.KubeSchedulerProfile
 	component := &config.ComponentConfig
 	sched, err := scheduler.New(ctx,
 		config.Client,
@@ -98,7 +114,7 @@ func newScheduler(ctx context.Context, config *schedulerappconfig.CompletedConfi
 		scheduler.WithPodMaxInUnschedulablePodsDuration(config.PodMaxInUnschedulablePodsDuration),
 		scheduler.WithExtenders(component.Extenders...),
 		scheduler.WithParallelism(component.Parallelism),
-		scheduler.WithBuildFrameworkCapturer(func(profile schedulerconfig.KubeSchedulerProfile) {
+		scheduler.WithBuildFrameworkCapturer(func(profile kubeschedulerconfig.KubeSchedulerProfile) {
 			profiles = append(profiles, profile)
 		}),
 	)

@@ -1,7 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+// Package schedulerconfig has the configuration that stowage-scheduler runs without a file, and checks how
+// the profiles of a KubeSchedulerConfiguration use VolumeTopology.
+package schedulerconfig
 
 import (
 	"errors"
@@ -14,58 +16,58 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
 
-// extensionPoint is a set of enabled plugins in a profile.
-type extensionPoint struct {
+// ExtensionPoint is a set of enabled plugins in a profile.
+type ExtensionPoint struct {
 	// name is the field's name in a configuration file.
-	name string
-	set  func(*schedulerconfig.Plugins) *schedulerconfig.PluginSet
+	Name string
+	Set  func(*config.Plugins) *config.PluginSet
 }
 
 var (
-	preFilter  = extensionPoint{"preFilter", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.PreFilter }}
-	filter     = extensionPoint{"filter", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.Filter }}
-	postFilter = extensionPoint{"postFilter", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.PostFilter }}
-	preScore   = extensionPoint{"preScore", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.PreScore }}
-	score      = extensionPoint{"score", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.Score }}
-	reserve    = extensionPoint{"reserve", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.Reserve }}
-	preBind    = extensionPoint{"preBind", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.PreBind }}
+	preFilter  = ExtensionPoint{"preFilter", func(p *config.Plugins) *config.PluginSet { return &p.PreFilter }}
+	filter     = ExtensionPoint{"filter", func(p *config.Plugins) *config.PluginSet { return &p.Filter }}
+	postFilter = ExtensionPoint{"postFilter", func(p *config.Plugins) *config.PluginSet { return &p.PostFilter }}
+	preScore   = ExtensionPoint{"preScore", func(p *config.Plugins) *config.PluginSet { return &p.PreScore }}
+	score      = ExtensionPoint{"score", func(p *config.Plugins) *config.PluginSet { return &p.Score }}
+	reserve    = ExtensionPoint{"reserve", func(p *config.Plugins) *config.PluginSet { return &p.Reserve }}
+	preBind    = ExtensionPoint{"preBind", func(p *config.Plugins) *config.PluginSet { return &p.PreBind }}
 
-	// volumePoints are the points that VolumeTopology and VolumeBinding have in common:
+	// VolumePoints are the points that VolumeTopology and VolumeBinding have in common:
 	// all of VolumeBinding's.
-	volumePoints = []extensionPoint{preFilter, filter, preScore, score, reserve, preBind}
-	// bindingPoints are required to find, reserve and bind a pod's volumes. Scoring is
+	VolumePoints = []ExtensionPoint{preFilter, filter, preScore, score, reserve, preBind}
+	// BindingPoints are required to find, reserve and bind a pod's volumes. Scoring is
 	// optional.
-	bindingPoints = []extensionPoint{preFilter, filter, reserve, preBind}
+	BindingPoints = []ExtensionPoint{preFilter, filter, reserve, preBind}
 )
 
-// enabledAt reports whether a plugin that implements the point runs there, by the
+// EnabledAt reports whether a plugin that implements the point runs there, by the
 // framework's rules: enabled at the point itself, or by multiPoint and not disabled at
 // the point. Defaulting has already applied multiPoint.disabled to multiPoint.enabled.
-func enabledAt(plugins *schedulerconfig.Plugins, point extensionPoint, plugin string) bool {
-	named := func(p schedulerconfig.Plugin) bool { return p.Name == plugin }
-	set := point.set(plugins)
+func EnabledAt(plugins *config.Plugins, point ExtensionPoint, plugin string) bool {
+	named := func(p config.Plugin) bool { return p.Name == plugin }
+	set := point.Set(plugins)
 	if slices.ContainsFunc(set.Enabled, named) {
 		return true
 	}
-	disabled := slices.ContainsFunc(set.Disabled, func(p schedulerconfig.Plugin) bool { return named(p) || p.Name == "*" })
+	disabled := slices.ContainsFunc(set.Disabled, func(p config.Plugin) bool { return named(p) || p.Name == "*" })
 	return !disabled && slices.ContainsFunc(plugins.MultiPoint.Enabled, named)
 }
 
 // enabledAnywhere reports whether a volume plugin runs at any point.
-func enabledAnywhere(plugins *schedulerconfig.Plugins, plugin string) bool {
-	return slices.ContainsFunc(volumePoints, func(point extensionPoint) bool { return enabledAt(plugins, point, plugin) })
+func enabledAnywhere(plugins *config.Plugins, plugin string) bool {
+	return slices.ContainsFunc(VolumePoints, func(point ExtensionPoint) bool { return EnabledAt(plugins, point, plugin) })
 }
 
-// checkProfiles returns all errors in how defaulted profiles use VolumeTopology, each on
+// Check returns all errors in how defaulted profiles use VolumeTopology, each on
 // separate lines; nil if there are none. The plugin cannot check this itself because it
 // does not see its profile.
-func checkProfiles(profiles []schedulerconfig.KubeSchedulerProfile) error {
+func Check(profiles []config.KubeSchedulerProfile) error {
 	var errs []error
 	for i := range profiles {
 		errs = append(errs, checkPlugins(&profiles[i]))
@@ -74,7 +76,7 @@ func checkProfiles(profiles []schedulerconfig.KubeSchedulerProfile) error {
 	return errors.Join(errs...)
 }
 
-func checkPlugins(profile *schedulerconfig.KubeSchedulerProfile) error {
+func checkPlugins(profile *config.KubeSchedulerProfile) error {
 	plugins := profile.Plugins
 	if plugins == nil || !enabledAnywhere(plugins, configv1.PluginName) {
 		return nil
@@ -100,33 +102,33 @@ func checkPlugins(profile *schedulerconfig.KubeSchedulerProfile) error {
 	return nil
 }
 
-// orderPostFilter lists VolumeTopology first at postFilter in the profiles that enable it
+// OrderPostFilter lists VolumeTopology first at postFilter in the profiles that enable it
 // by multiPoint, as files written before it had a PostFilter do. Plugins added to
 // multiPoint run after the defaults, so DefaultPreemption would evict more pods before
 // VolumeTopology reports that the volumes of the first ones are becoming available.
-func orderPostFilter(profiles []schedulerconfig.KubeSchedulerProfile) {
+func OrderPostFilter(profiles []config.KubeSchedulerProfile) {
 	for i := range profiles {
 		plugins := profiles[i].Plugins
-		if plugins == nil || !enabledAt(plugins, postFilter, configv1.PluginName) {
+		if plugins == nil || !EnabledAt(plugins, postFilter, configv1.PluginName) {
 			continue
 		}
-		named := func(p schedulerconfig.Plugin) bool { return p.Name == configv1.PluginName }
+		named := func(p config.Plugin) bool { return p.Name == configv1.PluginName }
 		if !slices.ContainsFunc(plugins.PostFilter.Enabled, named) {
-			plugins.PostFilter.Enabled = slices.Insert(plugins.PostFilter.Enabled, 0, schedulerconfig.Plugin{Name: configv1.PluginName})
+			plugins.PostFilter.Enabled = slices.Insert(plugins.PostFilter.Enabled, 0, config.Plugin{Name: configv1.PluginName})
 		}
 	}
 }
 
 // missingPoints returns the points that VolumeTopology requires and lacks.
-func missingPoints(plugins *schedulerconfig.Plugins) []string {
-	needed := slices.Clone(bindingPoints)
-	if enabledAt(plugins, score, configv1.PluginName) {
+func missingPoints(plugins *config.Plugins) []string {
+	needed := slices.Clone(BindingPoints)
+	if EnabledAt(plugins, score, configv1.PluginName) {
 		needed = append(needed, preScore)
 	}
 	var missing []string
 	for _, point := range needed {
-		if !enabledAt(plugins, point, configv1.PluginName) {
-			missing = append(missing, point.name)
+		if !EnabledAt(plugins, point, configv1.PluginName) {
+			missing = append(missing, point.Name)
 		}
 	}
 	return missing
@@ -134,7 +136,7 @@ func missingPoints(plugins *schedulerconfig.Plugins) []string {
 
 // checkArgs validates the arguments of VolumeTopology, with their paths in the
 // configuration file. kube-scheduler validates only its own plugins' arguments.
-func checkArgs(path *field.Path, profile *schedulerconfig.KubeSchedulerProfile) []error {
+func checkArgs(path *field.Path, profile *config.KubeSchedulerProfile) []error {
 	var errs []error
 	for i, pluginConfig := range profile.PluginConfig {
 		if pluginConfig.Name != configv1.PluginName {
@@ -153,9 +155,9 @@ func checkArgs(path *field.Path, profile *schedulerconfig.KubeSchedulerProfile) 
 	return errs
 }
 
-// logWarnings logs warnings about configurations that are valid but probably not
+// LogWarnings logs warnings about configurations that are valid but probably not
 // intended.
-func logWarnings(logger klog.Logger, component *schedulerconfig.KubeSchedulerConfiguration) {
+func LogWarnings(logger klog.Logger, component *config.KubeSchedulerConfiguration) {
 	for i := range component.Profiles {
 		profile := &component.Profiles[i]
 		if profile.Plugins != nil && !enabledAnywhere(profile.Plugins, configv1.PluginName) && !enabledAnywhere(profile.Plugins, names.VolumeBinding) {
@@ -163,30 +165,30 @@ func logWarnings(logger klog.Logger, component *schedulerconfig.KubeSchedulerCon
 				"profile", profile.SchedulerName)
 		}
 	}
-	if waitsForKubeScheduler(component) {
+	if WaitsForKubeScheduler(component) {
 		logger.Info("Warning: leader election uses kube-scheduler's lease although no profile is the default scheduler; nothing is scheduled while kube-scheduler holds it. Set leaderElection.resourceName",
-			"lease", klog.KRef(component.LeaderElection.ResourceNamespace, component.LeaderElection.ResourceName), "suggested", componentName)
+			"lease", klog.KRef(component.LeaderElection.ResourceNamespace, component.LeaderElection.ResourceName), "suggested", Name)
 	}
 	if client := component.ClientConnection; limitsBinding(component) {
 		logger.Info("Warning: the API client's limit is low for a scheduler that binds volumes; a pod takes at least six requests, which the limit delays. Set clientConnection in the configuration file",
-			"qps", client.QPS, "burst", client.Burst, "suggested", fmt.Sprintf("clientConnection: {qps: %d, burst: %d}", defaultQPS, defaultBurst))
+			"qps", client.QPS, "burst", client.Burst, "suggested", fmt.Sprintf("clientConnection: {qps: %d, burst: %d}", DefaultQPS, DefaultBurst))
 	}
 }
 
 // limitsBinding reports whether the client's limit, by default 50 requests a second,
 // delays pods with claims. A negative limit means none.
-func limitsBinding(component *schedulerconfig.KubeSchedulerConfiguration) bool {
+func limitsBinding(component *config.KubeSchedulerConfiguration) bool {
 	return component.ClientConnection.QPS >= 0 && component.ClientConnection.QPS < lowQPS &&
-		slices.ContainsFunc(component.Profiles, func(p schedulerconfig.KubeSchedulerProfile) bool {
+		slices.ContainsFunc(component.Profiles, func(p config.KubeSchedulerProfile) bool {
 			return p.Plugins != nil && enabledAnywhere(p.Plugins, configv1.PluginName)
 		})
 }
 
-// waitsForKubeScheduler reports whether a second scheduler competes for the lease of the
+// WaitsForKubeScheduler reports whether a second scheduler competes for the lease of the
 // first, which is the default of a file without leaderElection.resourceName.
-func waitsForKubeScheduler(component *schedulerconfig.KubeSchedulerConfiguration) bool {
+func WaitsForKubeScheduler(component *config.KubeSchedulerConfiguration) bool {
 	election := component.LeaderElection
-	isDefault := func(profile schedulerconfig.KubeSchedulerProfile) bool {
+	isDefault := func(profile config.KubeSchedulerProfile) bool {
 		return profile.SchedulerName == corev1.DefaultSchedulerName
 	}
 	return election.LeaderElect &&

@@ -1,15 +1,14 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package schedulerconfig
 
 import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	componentbaseconfigv1alpha1 "k8s.io/component-base/config/v1alpha1"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
-	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
-	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	schedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
@@ -18,38 +17,27 @@ import (
 	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
+// Name is that of stowage-scheduler, its default profile and its default lease.
+const Name = "stowage-scheduler"
+
 // Client limits of the configuration without a file. A pod with claims takes several
 // writes; kube-scheduler's 50 queries a second would be the bottleneck. The API server is
 // protected by its priority and fairness.
 const (
-	defaultQPS   = 1000
-	defaultBurst = 2000
+	DefaultQPS   = 1000
+	DefaultBurst = 2000
 	// lowQPS is the limit below which a warning is logged: some 30 pods with a claim a
 	// second.
 	lowQPS = 200
 )
 
-// NewOptions returns kube-scheduler's options with the configuration that
-// stowage-scheduler runs without a file.
-func NewOptions() *options.Options {
-	opts := options.NewOptions()
-	opts.ComponentConfig = defaultConfig()
-
-	// The flag overrides the configuration only if it is set; --help shows its default,
-	// which must be the value in use.
-	lease := opts.Flags.FlagSet("leader election").Lookup("leader-elect-resource-name")
-	lease.DefValue = componentName
-	opts.LeaderElection.ResourceName = componentName
-	return opts
-}
-
-// defaultConfig is the configuration of a second scheduler, as in manifests/scheduler:
+// Default is the configuration of a second scheduler, as in manifests/scheduler:
 // one profile with VolumeTopology instead of VolumeBinding, and a separate lease.
-func defaultConfig() *schedulerconfig.KubeSchedulerConfiguration {
+func Default() *config.KubeSchedulerConfiguration {
 	versioned := &schedulerv1.KubeSchedulerConfiguration{
 		DebuggingConfiguration: *componentbaseconfigv1alpha1.NewRecommendedDebuggingConfiguration(),
 		Profiles: []schedulerv1.KubeSchedulerProfile{{
-			SchedulerName: new(componentName),
+			SchedulerName: new(Name),
 			Plugins: &schedulerv1.Plugins{
 				MultiPoint: schedulerv1.PluginSet{
 					Enabled:  []schedulerv1.Plugin{{Name: configv1.PluginName}},
@@ -68,12 +56,12 @@ func defaultConfig() *schedulerconfig.KubeSchedulerConfiguration {
 			}},
 		}},
 	}
-	versioned.LeaderElection.ResourceName = componentName
-	versioned.ClientConnection.QPS = defaultQPS
-	versioned.ClientConnection.Burst = defaultBurst
+	versioned.LeaderElection.ResourceName = Name
+	versioned.ClientConnection.QPS = DefaultQPS
+	versioned.ClientConnection.Burst = DefaultBurst
 
 	schedulerscheme.Scheme.Default(versioned)
-	internal := &schedulerconfig.KubeSchedulerConfiguration{}
+	internal := &config.KubeSchedulerConfiguration{}
 	// The types are compiled in: conversion can fail only by a programming error.
 	utilruntime.Must(schedulerscheme.Scheme.Convert(versioned, internal, nil))
 	// Conversion clears it; --write-config-to and plugins read it.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/inspect/guide"
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
@@ -65,6 +66,25 @@ func TestFailureCodes(t *testing.T) {
 	for _, code := range constantsOf(t, "pkg/scheduling/plan", "FailureCode") {
 		if !strings.Contains(page, "| `"+code+"` |") {
 			t.Errorf("%s lacks %s", troubleshooting, code)
+		}
+	}
+}
+
+// TestGuide: kubectl stowage links each reason to the section of the page that has it.
+func TestGuide(t *testing.T) {
+	t.Parallel()
+	all := guide.All()
+	if len(all) < 9 {
+		t.Fatalf("the guide has %d sections", len(all))
+	}
+	for s, got := range all {
+		if diff := cmp.Diff(firstCells(section(t, troubleshooting, string(s))), got); diff != "" {
+			t.Errorf("%s, %q (-the page +the guide):\n%s", troubleshooting, s, diff)
+		}
+	}
+	for _, s := range slices.AppendSeq(guide.WithoutReasons(), maps.Keys(all)) {
+		if !strings.Contains(read(t, troubleshooting), "# "+string(s)+"\n") {
+			t.Errorf("%s has no heading %q", troubleshooting, s)
 		}
 	}
 }

@@ -108,6 +108,33 @@ func Build(objects ...Object) *Snapshot {
 	return s
 }
 
+// Merge returns a snapshot of the objects of two. Its time and its server are those of the first. An object that
+// both have is in it twice.
+func Merge(a, b *Snapshot) *Snapshot {
+	s := empty()
+	s.Time, s.Server = a.Time, a.Server
+	for _, from := range []*Snapshot{a, b} {
+		for resource := range from.read {
+			s.read[resource] = true
+		}
+		for resource, absent := range from.absent {
+			s.absent[resource] = absent
+		}
+		for _, gap := range from.Gaps {
+			if !slices.Contains(s.Gaps, gap) {
+				s.Gaps = append(s.Gaps, gap)
+			}
+		}
+		for pointer, objects := range from.objects {
+			all := reflect.ValueOf(objects)
+			for i := range all.Len() {
+				s.add(Kind{pointer: pointer}, all.Index(i))
+			}
+		}
+	}
+	return s
+}
+
 func empty() *Snapshot {
 	return &Snapshot{absent: map[string]bool{}, objects: map[reflect.Type]any{}, read: map[string]bool{}}
 }
@@ -119,4 +146,17 @@ func (s *Snapshot) add(k Kind, pointers ...reflect.Value) {
 		all = reflect.MakeSlice(reflect.SliceOf(k.pointer), 0, len(pointers))
 	}
 	s.objects[k.pointer] = reflect.Append(all, pointers...).Interface()
+}
+
+// Objects returns the objects of a kind, in no order, in a slice of the caller.
+func (s *Snapshot) Objects(k Kind) []Object {
+	all := reflect.ValueOf(s.objects[k.pointer])
+	if !all.IsValid() {
+		return nil
+	}
+	objects := make([]Object, all.Len())
+	for i := range objects {
+		objects[i] = all.Index(i).Interface().(Object)
+	}
+	return objects
 }

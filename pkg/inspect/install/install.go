@@ -1,0 +1,226 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package install decides whether an installation of Stowage works: which parts run where, in which version,
+// with which leader, configuration, rights and admission policies, and what of it is wrong. It compares a
+// snapshot with the manifests that are built in.
+package install
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	inspect "stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
+	"stowage.dev/stowage/pkg/inspect/format"
+	"stowage.dev/stowage/pkg/inspect/guide"
+	"stowage.dev/stowage/pkg/inspect/snapshot"
+)
+
+// partCluster is the part of checks that are about no component.
+const partCluster = "cluster"
+
+// The names of the checks.
+const (
+	checkInstalled = "installed"
+	checkReplicas  = "replicas"
+	checkVersion   = "version"
+	checkLeader    = "leader"
+	checkConfig    = "configuration"
+	checkRights    = "rights"
+	checkPolicies  = "policies"
+	checkKinds     = "kinds"
+	checkNodes     = "nodes"
+	checkClasses   = "classes"
+	checkDisks     = "disks"
+	checkPav       = "pavprovisioners"
+	checkPods      = "pods"
+)
+
+// few is how many names a message has at most.
+const few = 3
+
+// assessment is a snapshot, what was found in it, and the checks so far.
+type assessment struct {
+	s *snapshot.Snapshot
+	// now is the time by the clock of the cluster; zero if there is no sign of it.
+	now time.Time
+	// workloads are those of Stowage, in the order of parts.
+	workloads []*workload
+	// configs are the configurations of the parts.
+	configs configs
+	checks  []inspect.Check
+}
+
+// Assess checks the installation in a snapshot that has at least Kinds and the ConfigMaps that Config names.
+// It does not change the snapshot.
+func Assess(s *snapshot.Snapshot) *inspect.Status {
+	a := &assessment{s: s, now: clock(s), workloads: find(s)}
+	a.configs = a.readConfigs()
+
+	for i := range parts {
+		p := &parts[i]
+		own := a.of(p)
+		a.installed(p, own)
+		for _, w := range own {
+			a.replicas(w)
+			a.version(w)
+			a.leader(w)
+		}
+		if len(own) == 0 {
+			continue
+		}
+		a.config(p, own)
+		if p.name == provisionerPart {
+			a.classes()
+			a.nodes(own)
+		}
+		a.rights(p, own)
+		a.policies(p)
+		a.kinds(p)
+	}
+	a.skew()
+	a.pods()
+	a.disks()
+	a.pavProvisioners()
+	return a.status()
+}
+
+// status makes the answer of the checks.
+func (a *assessment) status() *inspect.Status {
+	status := &inspect.Status{TypeMeta: inspect.Type("Status"), Components: []inspect.Component{}, Checks: a.checks}
+	if a.s.Server != nil {
+		status.Server = a.s.Server.GitVersion
+	}
+	for _, w := range a.workloads {
+		status.Components = append(status.Components, w.component())
+	}
+	for _, gap := range a.s.Gaps {
+		status.Unseen = append(status.Unseen, gap.String())
+	}
+	slices.Sort(status.Unseen)
+	status.Unseen = slices.Compact(status.Unseen)
+	status.Healthy = len(a.workloads) > 0 && !slices.ContainsFunc(a.checks, func(c inspect.Check) bool { return c.State == inspect.CheckProblem })
+	return status
+}
+
+// finding is a result of a check that is not OK.
+type finding struct {
+	state         inspect.CheckState
+	message, next string
+	link          string
+}
+
+func problem(message, next, link string) *finding {
+	return &finding{inspect.CheckProblem, message, next, link}
+}
+
+func warning(message, next, link string) *finding {
+	return &finding{inspect.CheckWarning, message, next, link}
+}
+
+// unknown is the finding of a check for which some kinds could not be read.
+func unknown(kinds ...string) *finding {
+	return &finding{
+		inspect.CheckUnknown, "could not be checked: " + format.List(kinds, len(kinds)) + " could not be read",
+		"run it as a user who may list them in all namespaces", page("kubectl-stowage", "rights-of-status"),
+	}
+}
+
+// add records the findings of a check, or that all is well.
+func (a *assessment) add(part, name, ok string, findings ...*finding) {
+	bad := false
+	for _, f := range findings {
+		if f != nil {
+			a.checks = append(a.checks, inspect.Check{Part: part, Name: name, State: f.state, Message: f.message, Next: f.next, Link: f.link})
+			bad = true
+		}
+	}
+	if !bad {
+		a.checks = append(a.checks, inspect.Check{Part: part, Name: name, State: inspect.CheckOK, Message: ok})
+	}
+}
+
+// page is the address of a section of a page of docs.
+func page(name, section string) string {
+	return strings.TrimSuffix(guide.Parts.Link(), "troubleshooting#"+guide.Parts.Anchor()) + name + "#" + section
+}
+
+// serverLease is the label of the Leases that API servers renew.
+const serverLease = "apiserver.kubernetes.io/identity"
+
+// clock returns the time by the clocks of the cluster: the user's may differ. API servers renew a Lease every
+// ten seconds. Without these Leases it is the time of the snapshot; of files without a time, that of the last
+// renewal of any Lease.
+func clock(s *snapshot.Snapshot) time.Time {
+	var servers, all time.Time
+	for _, lease := range snapshot.Of[*coordinationv1.Lease](s) {
+		renewed := lease.Spec.RenewTime
+		if renewed == nil {
+			continue
+		}
+		if renewed.After(all) {
+			all = renewed.Time
+		}
+		if _, is := lease.Labels[serverLease]; is && renewed.After(servers) {
+			servers = renewed.Time
+		}
+	}
+	switch {
+	case !servers.IsZero():
+		return servers
+	case !s.Time.IsZero():
+		return s.Time
+	}
+	return all
+}
+
+// late reports by how much a Lease was not renewed in time, with a margin for the granularity of the clock.
+func (a *assessment) late(lease *coordinationv1.Lease) (age time.Duration, late bool) {
+	if lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
+		return 0, true
+	}
+	age = max(a.now.Sub(lease.Spec.RenewTime.Time), 0)
+	return age, age > time.Duration(*lease.Spec.LeaseDurationSeconds)*time.Second+margin
+}
+
+// margin is more than the period in which API servers renew their Leases.
+const margin = 15 * time.Second
+
+// Summary is the answer in one sentence.
+func Summary(status *inspect.Status) string {
+	count := map[inspect.CheckState]int{}
+	for _, c := range status.Checks {
+		count[c.State]++
+	}
+	var others []string
+	for _, s := range []struct {
+		state inspect.CheckState
+		noun  string
+	}{{inspect.CheckWarning, "warning"}, {inspect.CheckUnknown, "check"}} {
+		if n := count[s.state]; n > 0 {
+			others = append(others, format.Count(n, s.noun))
+		}
+	}
+	if n := count[inspect.CheckUnknown]; n > 0 {
+		others[len(others)-1] += " without an answer"
+	}
+	tail := "."
+	if len(others) > 0 {
+		tail = ", with " + format.List(others, len(others)) + "."
+	}
+	switch {
+	case count[inspect.CheckProblem] > 0:
+		return fmt.Sprintf("Stowage is not healthy: %s%s", format.Count(count[inspect.CheckProblem], "problem"), tail)
+	case len(status.Components) == 0 && count[inspect.CheckUnknown] > 0:
+		return "No part of Stowage can be seen" + tail
+	case len(status.Components) == 0:
+		return "Stowage is not installed."
+	case count[inspect.CheckUnknown] > 0:
+		return "Stowage is healthy as far as can be seen" + tail
+	}
+	return "Stowage is healthy" + tail
+}

@@ -1,0 +1,173 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// Reason is why a plugin keeps a pod off a node, or off all nodes.
+type Reason struct {
+	// Plugin is its name.
+	Plugin string
+	// Messages are those of its status, for users.
+	Messages []string
+	// Resolvable: evicting pods may help.
+	Resolvable bool
+}
+
+// Verdict is what the plugins of a profile say about a pod.
+type Verdict struct {
+	// Gates are why the pod is not in the scheduler's queue: plugins of PreEnqueue, such as scheduling gates.
+	Gates []Reason
+	// Everywhere are reasons on all nodes: PreFilter of the plugin rejected the pod.
+	Everywhere []Reason
+	// Nodes are the reasons of each node besides those, sorted by name. A pod without Gates and Everywhere fits
+	// the nodes without reasons.
+	Nodes []NodeReasons
+}
+
+// NodeReasons are the reasons of a node, in the order of the profile's plugins.
+type NodeReasons struct {
+	Node    *corev1.Node
+	Reasons []Reason
+}
+
+// Fits reports whether the scheduler would place the pod on some node.
+func (v *Verdict) Fits() bool {
+	return len(v.Gates) == 0 && len(v.Everywhere) == 0 && slices.ContainsFunc(v.Nodes, func(n NodeReasons) bool { return len(n.Reasons) == 0 })
+}
+
+// Check runs each Filter plugin of the profile by itself on each node, with and without the pods that are nominated to it,
+// as the scheduler does. An error means that a plugin could not decide.
+func (s *Simulator) Check(ctx context.Context, pod *corev1.Pod) (*Verdict, error) {
+	return s.check(ctx, pod, func(*corev1.Node) bool { return true })
+}
+
+// CheckNode is Check for one node.
+func (s *Simulator) CheckNode(ctx context.Context, pod *corev1.Pod, node string) (*Verdict, error) {
+	return s.check(ctx, pod, func(n *corev1.Node) bool { return n.Name == node })
+}
+
+func (s *Simulator) check(ctx context.Context, pod *corev1.Pod, wanted func(*corev1.Node) bool) (*Verdict, error) {
+	v := &Verdict{}
+	for _, gate := range s.framework.PreEnqueuePlugins() {
+		if status := gate.PreEnqueue(ctx, pod); !status.IsSuccess() {
+			v.Gates = append(v.Gates, reasonOf(gate.Name(), status))
+		}
+	}
+	all, err := s.refresh(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.prefilter(ctx, pod, all)
+	if err != nil {
+		return nil, err
+	}
+	v.Everywhere = p.rejected
+	for _, info := range all {
+		if !wanted(info.Node()) {
+			continue
+		}
+		reasons, err := s.filter(ctx, pod, p, info)
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", info.Node().Name, err)
+		}
+		v.Nodes = append(v.Nodes, NodeReasons{Node: info.Node(), Reasons: reasons})
+	}
+	slices.SortFunc(v.Nodes, func(a, b NodeReasons) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
+	return v, nil
+}
+
+// refresh updates the nodes of the scheduling cycle.
+func (s *Simulator) refresh(ctx context.Context) ([]fwk.NodeInfo, error) {
+	if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(ctx), s.nodes); err != nil {
+		return nil, fmt.Errorf("update the snapshot of nodes: %w", err)
+	}
+	return s.nodes.NodeInfos().List()
+}
+
+// prefiltered is the result of PreFilter.
+type prefiltered struct {
+	state    *framework.CycleState
+	rejected []Reason
+	// skipped are the plugins whose Filter must not run, because they have nothing to do or rejected the pod.
+	skipped sets.Set[string]
+	// narrowed are the nodes of plugins that accept some nodes only.
+	narrowed map[string]sets.Set[string]
+}
+
+func (s *Simulator) prefilter(ctx context.Context, pod *corev1.Pod, all []fwk.NodeInfo) (*prefiltered, error) {
+	p := &prefiltered{state: framework.NewCycleState(), skipped: sets.New[string](), narrowed: map[string]sets.Set[string]{}}
+	for _, plugin := range s.prefilters {
+		result, status := plugin.PreFilter(ctx, p.state, pod, all)
+		switch {
+		case status.IsSuccess():
+			if !result.AllNodes() {
+				p.narrowed[plugin.Name()] = result.NodeNames
+			}
+			continue
+		case status.IsSkip():
+		case status.IsRejected():
+			p.rejected = append(p.rejected, reasonOf(plugin.Name(), status))
+		default:
+			return nil, fmt.Errorf("plugin %s: %w", plugin.Name(), status.AsError())
+		}
+		p.skipped.Insert(plugin.Name())
+	}
+	return p, nil
+}
+
+// filter returns the reasons of a node.
+func (s *Simulator) filter(ctx context.Context, pod *corev1.Pod, p *prefiltered, info fwk.NodeInfo) ([]Reason, error) {
+	p.state.SetSkipFilterPlugins(p.skipped)
+	status := s.framework.RunFilterPluginsWithNominatedPods(ctx, p.state, pod, info)
+	if status.IsSuccess() {
+		return s.outside(p, info.Node().Name, nil), nil
+	}
+	if !status.IsRejected() {
+		return nil, status.AsError()
+	}
+	var reasons []Reason
+	for _, name := range s.filters {
+		if p.skipped.Has(name) {
+			continue
+		}
+		p.state.SetSkipFilterPlugins(sets.New(s.filters...).Insert(p.skipped.UnsortedList()...).Delete(name))
+		status := s.framework.RunFilterPluginsWithNominatedPods(ctx, p.state, pod, info)
+		switch {
+		case status.IsSuccess():
+		case status.IsRejected():
+			reasons = append(reasons, reasonOf(name, status))
+		default:
+			return nil, status.AsError()
+		}
+	}
+	return s.outside(p, info.Node().Name, reasons), nil
+}
+
+// outside adds a reason for each plugin that accepts other nodes only, unless it has given one.
+func (s *Simulator) outside(p *prefiltered, node string, reasons []Reason) []Reason {
+	for _, plugin := range s.prefilters {
+		nodes, narrowed := p.narrowed[plugin.Name()]
+		given := slices.ContainsFunc(reasons, func(r Reason) bool { return r.Plugin == plugin.Name() })
+		if narrowed && !given && !nodes.Has(node) {
+			reasons = append(reasons, Reason{Plugin: plugin.Name(), Messages: []string{"node(s) didn't satisfy plugin " + plugin.Name()}})
+		}
+	}
+	return reasons
+}
+
+func reasonOf(plugin string, status *fwk.Status) Reason {
+	return Reason{Plugin: plugin, Messages: status.Reasons(), Resolvable: status.Code() == fwk.Unschedulable}
+}

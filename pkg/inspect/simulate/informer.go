@@ -1,0 +1,99 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+)
+
+// informer is an informer of objects that are in memory. Its handlers are called while objects are added,
+// changed and removed, in the calling goroutine: when a change returns, all caches have it. It is not safe for
+// concurrent changes.
+type informer struct {
+	indexer  cache.Indexer
+	handlers []cache.ResourceEventHandler
+}
+
+var _ cache.SharedIndexInformer = (*informer)(nil)
+
+// newInformer makes an informer of the objects.
+func newInformer[T any](objects []T) *informer {
+	i := &informer{indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})}
+	for _, object := range objects {
+		_ = i.indexer.Add(object) // fails for objects without metadata only
+	}
+	return i
+}
+
+// set adds an object, or replaces the one of its name.
+func (i *informer) set(object any) {
+	old, exists, _ := i.indexer.Get(object)
+	_ = i.indexer.Update(object)
+	for _, h := range i.handlers {
+		if exists {
+			h.OnUpdate(old, object)
+		} else {
+			h.OnAdd(object, false)
+		}
+	}
+}
+
+// remove removes the object of the same name.
+func (i *informer) remove(object any) {
+	_ = i.indexer.Delete(object)
+	for _, h := range i.handlers {
+		h.OnDelete(object)
+	}
+}
+
+// AddEventHandler calls the handler for all objects.
+func (i *informer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	i.handlers = append(i.handlers, handler)
+	for _, object := range i.indexer.List() {
+		handler.OnAdd(object, true)
+	}
+	return synced{}, nil
+}
+
+func (i *informer) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandler(handler)
+}
+
+func (i *informer) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandler(handler)
+}
+
+func (i *informer) RemoveEventHandler(cache.ResourceEventHandlerRegistration) error { return nil }
+func (i *informer) GetStore() cache.Store                                           { return i.indexer }
+func (i *informer) GetIndexer() cache.Indexer                                       { return i.indexer }
+func (i *informer) AddIndexers(indexers cache.Indexers) error                       { return i.indexer.AddIndexers(indexers) }
+func (i *informer) GetController() cache.Controller                                 { return nil }
+func (i *informer) Run(<-chan struct{})                                             {}
+func (i *informer) RunWithContext(context.Context)                                  {}
+func (i *informer) HasSynced() bool                                                 { return true }
+func (i *informer) HasSyncedChecker() cache.DoneChecker                             { return synced{} }
+func (i *informer) LastSyncResourceVersion() string                                 { return "" }
+func (i *informer) SetWatchErrorHandler(cache.WatchErrorHandler) error              { return nil }
+func (i *informer) SetTransform(cache.TransformFunc) error                          { return nil }
+func (i *informer) IsStopped() bool                                                 { return false }
+func (i *informer) SetWatchErrorHandlerWithContext(cache.WatchErrorHandlerWithContext) error {
+	return nil
+}
+
+// synced is the registration of a handler that has been called for all objects.
+type synced struct{}
+
+var closed = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+func (synced) HasSynced() bool                     { return true }
+func (synced) HasSyncedChecker() cache.DoneChecker { return synced{} }
+func (synced) Name() string                        { return "snapshot" }
+func (synced) Done() <-chan struct{}               { return closed }

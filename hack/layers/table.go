@@ -69,7 +69,10 @@ func Packages() []Package {
 		{"pkg/controller/pav/podstep", Pure},
 		{"pkg/controller/*", Acting},
 
+		{"pkg/inspect/guide", Leaf},
+		{"pkg/inspect/format", Leaf},
 		{"pkg/inspect/snapshot", Cache},
+		{"pkg/inspect/localdisks", Acting}, // reads only
 		{"pkg/inspect/simulate", Acting},
 		{"pkg/inspect/*", Adapter},
 
@@ -101,7 +104,7 @@ func Bans() []Ban {
 	return []Ban{
 		{
 			Imports: []string{"k8s.io/kubernetes", "stowage.dev/kubecompat/scheduler", "stowage.dev/kubecompat/schedulerperf"},
-			But:     []string{"cmd/scheduler", "pkg/scheduling/schedulerconfig", "pkg/inspect/simulate", "pkg/apis/config/scheme", "test", "hack"},
+			But:     []string{"cmd/scheduler", "cmd/kubectl-stowage", "pkg/scheduling/schedulerconfig", "pkg/inspect/simulate", "pkg/apis/config/scheme", "test", "hack"},
 			Why:     "plugins are written against k8s.io/kube-scheduler/framework; only what runs or configures the scheduler imports it",
 		},
 		{

@@ -4,12 +4,15 @@
 package schedulerconfig
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	componentbaseconfigv1alpha1 "k8s.io/component-base/config/v1alpha1"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	schedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	_ "stowage.dev/stowage/pkg/apis/config/scheme" // the arguments of VolumeTopology
@@ -60,11 +63,43 @@ func Default() *config.KubeSchedulerConfiguration {
 	versioned.ClientConnection.QPS = DefaultQPS
 	versioned.ClientConnection.Burst = DefaultBurst
 
+	return internal(versioned)
+}
+
+// internal sets the defaults of a configuration and converts it.
+func internal(versioned *schedulerv1.KubeSchedulerConfiguration) *config.KubeSchedulerConfiguration {
 	schedulerscheme.Scheme.Default(versioned)
-	internal := &config.KubeSchedulerConfiguration{}
+	converted := &config.KubeSchedulerConfiguration{}
 	// The types are compiled in: conversion can fail only by a programming error.
-	utilruntime.Must(schedulerscheme.Scheme.Convert(versioned, internal, nil))
+	utilruntime.Must(schedulerscheme.Scheme.Convert(versioned, converted, nil))
 	// Conversion clears it; --write-config-to and plugins read it.
-	internal.APIVersion = schedulerv1.SchemeGroupVersion.String()
-	return internal
+	converted.APIVersion = schedulerv1.SchemeGroupVersion.String()
+	return converted
+}
+
+// Stock returns the configuration that kube-scheduler runs without a file.
+func Stock() *config.KubeSchedulerConfiguration {
+	versioned := &schedulerv1.KubeSchedulerConfiguration{DebuggingConfiguration: *componentbaseconfigv1alpha1.NewRecommendedDebuggingConfiguration()}
+	return internal(versioned)
+}
+
+// Decode decodes a KubeSchedulerConfiguration and sets its defaults. The error names what is invalid.
+func Decode(text []byte) (*config.KubeSchedulerConfiguration, error) {
+	object, gvk, err := schedulerscheme.Codecs.UniversalDecoder().Decode(text, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	decoded, ok := object.(*config.KubeSchedulerConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("kind is %s, and must be KubeSchedulerConfiguration", gvk.Kind)
+	}
+	decoded.APIVersion = gvk.GroupVersion().String()
+	if err := validation.ValidateKubeSchedulerConfiguration(decoded); err != nil {
+		return nil, err
+	}
+	if err := Check(decoded.Profiles); err != nil {
+		return nil, err
+	}
+	OrderPostFilter(decoded.Profiles)
+	return decoded, nil
 }

@@ -1,0 +1,104 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"stowage.dev/stowage/pkg/inspect/snapshot"
+	"stowage.dev/stowage/pkg/scheduling/schedulerconfig"
+	"stowage.dev/stowage/pkg/scheduling/volumetopology"
+)
+
+// plugins are those that profiles may have besides kube-scheduler's own.
+var plugins = frameworkruntime.Registry{volumetopology.Name: volumetopology.New}
+
+// profile is how a scheduler is configured.
+type profile struct {
+	config.KubeSchedulerProfile
+	// source is where the configuration is from, for users.
+	source string
+	// percentage is percentageOfNodesToScore.
+	percentage *int32
+	// extenders are the URLs of extenders, which a simulation cannot call.
+	extenders []string
+}
+
+// configMaps has the configuration of a scheduler that runs in the cluster.
+func configMaps() snapshot.Query {
+	return snapshot.Query{Kind: snapshot.KindOf[*corev1.ConfigMap](), Namespace: "kube-system"}
+}
+
+// profileOf returns the profile of a scheduler: that of a configuration file, else that of a ConfigMap in namespace
+// kube-system, else the default of kube-scheduler or stowage-scheduler. file is the value of --config.
+func profileOf(scheduler, file string, s *snapshot.Snapshot) (profile, error) {
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return profile{}, fmt.Errorf("--config: %w", err)
+		}
+		decoded, err := schedulerconfig.Decode(text)
+		if err != nil {
+			return profile{}, fmt.Errorf("--config: %s: %w", file, err)
+		}
+		found, ok := find(decoded, scheduler, "file "+file)
+		if !ok {
+			return profile{}, fmt.Errorf("--config: %s has no profile %q, which is the pod's spec.schedulerName; it has %s", file, scheduler, strings.Join(names(decoded), ", "))
+		}
+		return found, nil
+	}
+	for _, m := range snapshot.Of[*corev1.ConfigMap](s) {
+		for _, key := range slices.Sorted(maps.Keys(m.Data)) {
+			text := []byte(m.Data[key])
+			if !bytes.Contains(text, []byte("KubeSchedulerConfiguration")) {
+				continue
+			}
+			if decoded, err := schedulerconfig.Decode(text); err == nil {
+				if found, ok := find(decoded, scheduler, "ConfigMap "+m.Namespace+"/"+m.Name); ok {
+					return found, nil
+				}
+			}
+		}
+	}
+	for _, c := range []*config.KubeSchedulerConfiguration{schedulerconfig.Stock(), schedulerconfig.Default()} {
+		if found, ok := find(c, scheduler, "defaults"); ok {
+			return found, nil
+		}
+	}
+	return profile{}, fmt.Errorf("the configuration of scheduler %q is not known: give its KubeSchedulerConfiguration with --config", scheduler)
+}
+
+func find(c *config.KubeSchedulerConfiguration, scheduler, source string) (profile, bool) {
+	for _, p := range c.Profiles {
+		if p.SchedulerName != scheduler {
+			continue
+		}
+		found := profile{KubeSchedulerProfile: p, source: source, percentage: c.PercentageOfNodesToScore}
+		if p.PercentageOfNodesToScore != nil {
+			found.percentage = p.PercentageOfNodesToScore
+		}
+		for _, e := range c.Extenders {
+			found.extenders = append(found.extenders, e.URLPrefix)
+		}
+		return found, true
+	}
+	return profile{}, false
+}
+
+func names(c *config.KubeSchedulerConfiguration) []string {
+	var all []string
+	for _, p := range c.Profiles {
+		all = append(all, p.SchedulerName)
+	}
+	return all
+}

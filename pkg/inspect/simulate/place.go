@@ -10,11 +10,13 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"stowage.dev/stowage/pkg/inspect/snapshot"
+	"stowage.dev/stowage/pkg/scheduling/volumecache"
 )
 
 // ErrNoNode means that the pod fits no node.
@@ -64,4 +66,22 @@ func (s *Simulator) Set(object snapshot.Object) { s.informers[reflect.TypeOf(obj
 // Remove removes the object of the same name.
 func (s *Simulator) Remove(object snapshot.Object) {
 	s.informers[reflect.TypeOf(object)].remove(object)
+}
+
+// Reserved returns the volumes that Place reserved for a pod, by claim: an existing volume, or "" for one that
+// is to be provisioned on the pod's node. Claims that are bound are not among them. known is false if the profile
+// does not use VolumeTopology: then the simulation does not show which volumes are reserved.
+func (s *Simulator) Reserved(pod *corev1.Pod) (volumes map[types.NamespacedName]string, known bool) {
+	if s.volumes == nil {
+		return nil, false
+	}
+	return s.volumes.Reserved(pod.UID), true
+}
+
+// Free returns the storage of a class that nothing has or reserves on any of the nodes. known is as in Reserved.
+func (s *Simulator) Free(class string, nodes []*corev1.Node) (free volumecache.FreeStorage, known bool) {
+	if s.volumes == nil {
+		return free, false
+	}
+	return s.volumes.FreeOn(class, nodes), true
 }

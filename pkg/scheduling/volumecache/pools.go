@@ -6,6 +6,9 @@ package volumecache
 import (
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/scheduling/topology"
 )
@@ -118,4 +121,48 @@ func (f *freePools) dropUnusedClass(entry *class) {
 	if entry.object == nil && len(entry.pools) == 0 {
 		delete(f.class, entry.name)
 	}
+}
+
+// FreeStorage is the storage of a class that no claim has and nothing reserves, in bytes.
+type FreeStorage struct {
+	// Volumes is the number of existing volumes. Bytes is the sum of their capacities, Largest the
+	// capacity of the largest.
+	Volumes        int
+	Bytes, Largest int64
+	// Provisions: the class has a provisioner. Limited: its driver reports capacity, of which
+	// Capacity is what is not reserved, in all segments, and LargestCapacity what the largest
+	// volume can have. math.MaxInt64: not stated.
+	Provisions, Limited       bool
+	Capacity, LargestCapacity int64
+}
+
+// FreeOn returns the free storage of a class that any of the nodes can use; storage that several of
+// them can use counts once. It reads each volume. In-tree volumes count where their own affinity
+// admits, not that of their translation.
+func (c *Cache) FreeOn(class string, nodes []*v1.Node) FreeStorage {
+	object := c.Class(class)
+	free := FreeStorage{Provisions: object != nil && provisions(object), Limited: c.tracksCapacity(object)}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	segments := sets.New[*segment]()
+	for _, node := range nodes {
+		segments.Insert(c.locationOf(node).segments...)
+	}
+	for _, v := range c.volume {
+		if v.pool != nil && v.Class == class && segments.Has(v.segment) {
+			free.Volumes++
+			free.Bytes = saturate(free.Bytes, v.Bytes)
+			free.Largest = max(free.Largest, v.Bytes)
+		}
+	}
+	if !free.Limited {
+		return free
+	}
+	for s := range segments {
+		if p := s.Data.capacity[class]; p != nil && p.newest != nil {
+			free.Capacity = saturate(free.Capacity, p.remaining())
+			free.LargestCapacity = max(free.LargestCapacity, min(p.newest.largest, p.remaining()))
+		}
+	}
+	return free
 }

@@ -296,6 +296,21 @@ func (r *reservations) share(of *pending, pod *v1.Pod, existing *hold) *hold {
 	return h
 }
 
+// Reserved returns what the pod has reserved: by claim the existing volume, or "" for one to
+// provision. For simulations, which bind nothing.
+func (c *Cache) Reserved(pod types.UID) map[types.NamespacedName]string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	reserved := map[types.NamespacedName]string{}
+	for _, h := range c.reserved.byPod[pod] {
+		reserved[h.claim] = ""
+		if h.volume != nil {
+			reserved[h.claim] = h.volume.Name
+		}
+	}
+	return reserved
+}
+
 // Release releases what the pod has reserved; unknown pods are fine.
 func (c *Cache) Release(pod types.UID) {
 	c.mu.Lock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -296,5 +297,54 @@ func TestSelectedNodeWithoutProvisioner(t *testing.T) {
 				t.Errorf("reserved (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestReserved(t *testing.T) {
+	t.Parallel()
+	w := newTestbed(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Class("made").Obj(),
+		builders.MakeClass("made").Provisioner("csi.example").Obj(), localPV("v", "a", "1Gi").Obj())
+	p := pod("p", "c", "d")
+	w.reserve(p, "a")
+	want := map[types.NamespacedName]string{
+		{Namespace: builders.DefaultNamespace, Name: "c"}: "v",
+		{Namespace: builders.DefaultNamespace, Name: "d"}: "",
+	}
+	if diff := cmp.Diff(want, w.Reserved(p.UID)); diff != "" {
+		t.Errorf("reserved volumes (-want +got):\n%s", diff)
+	}
+	w.Release(p.UID)
+	if got := w.Reserved(p.UID); len(got) > 0 {
+		t.Errorf("after Release, the pod has %v", got)
+	}
+}
+
+func TestFreeOn(t *testing.T) {
+	t.Parallel()
+	const gi = 1 << 30
+	a, b := builders.MakeNode("a").Zone("z").Obj(), builders.MakeNode("b").Zone("z").Obj()
+	w := newTestbed(t, a, b, wffc("local"), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Class("made").Obj(),
+		builders.MakeClass("made").Provisioner("csi.example").Obj(),
+		builders.MakeCSIDriver("csi.example").StorageCapacity(true).Obj(),
+		builders.MakeCapacity("all", "made").Capacity("8Gi").Max("4Gi").Zone("z").Obj(),
+		localPV("small", "a", "1Gi").Obj(), localPV("large", "a", "2Gi").Obj(), localPV("other", "b", "3Gi").Obj(),
+		localPV("both", "a", "2Gi").Zone("z").Obj(), localPV("bound", "a", "9Gi").ClaimRef("x", "y", "z").Obj())
+	w.reserve(pod("p", "c", "d"), "a") // the smallest volume
+
+	for name, test := range map[string]struct {
+		class string
+		nodes []*v1.Node
+		want  FreeStorage
+	}{
+		"one node":            {"local", []*v1.Node{b}, FreeStorage{Volumes: 2, Bytes: 5 * gi, Largest: 3 * gi}},
+		"shared volumes once": {"local", []*v1.Node{a, b}, FreeStorage{Volumes: 3, Bytes: 7 * gi, Largest: 3 * gi}},
+		"no node":             {"local", nil, FreeStorage{}},
+		"capacity less what is reserved": {"made", []*v1.Node{a, b}, FreeStorage{
+			Provisions: true, Limited: true, Capacity: 7 * gi, LargestCapacity: 4 * gi,
+		}},
+	} {
+		if diff := cmp.Diff(test.want, w.FreeOn(test.class, test.nodes)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }

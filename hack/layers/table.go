@@ -82,6 +82,9 @@ func Packages() []Package {
 		{"pkg/loop", Leaf},
 		{"pkg/metrics", Leaf},
 		{"pkg/logkeys", Leaf},
+		{"pkg/recorder", Leaf},
+
+		{"manifests", Leaf}, // embeds some of them
 
 		{"pkg/testing/*", Leaf},
 	}

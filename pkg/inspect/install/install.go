@@ -12,9 +12,15 @@ import (
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	inspect "stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/inspect/format"
 	"stowage.dev/stowage/pkg/inspect/guide"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
@@ -55,7 +61,7 @@ type assessment struct {
 	checks  []inspect.Check
 }
 
-// Assess checks the installation in a snapshot that has at least Kinds and the ConfigMaps that Config names.
+// Assess checks the installation in a snapshot that has at least what Queries and Configs name.
 // It does not change the snapshot.
 func Assess(s *snapshot.Snapshot) *inspect.Status {
 	a := &assessment{s: s, now: clock(s), workloads: find(s)}
@@ -105,6 +111,29 @@ func (a *assessment) status() *inspect.Status {
 	status.Unseen = slices.Compact(status.Unseen)
 	status.Healthy = len(a.workloads) > 0 && !slices.ContainsFunc(a.checks, func(c inspect.Check) bool { return c.State == inspect.CheckProblem })
 	return status
+}
+
+// Queries are what Assess reads, without ConfigMaps: those that Configs names are enough.
+func Queries() []snapshot.Query {
+	all := []snapshot.Kind{
+		snapshot.KindOf[*corev1.Pod](), snapshot.KindOf[*corev1.Node](), snapshot.KindOf[*corev1.PersistentVolume](),
+		snapshot.KindOf[*corev1.ServiceAccount](), snapshot.KindOf[*storagev1.StorageClass](),
+		snapshot.KindOf[*appsv1.Deployment](), snapshot.KindOf[*appsv1.DaemonSet](), snapshot.KindOf[*coordinationv1.Lease](),
+		snapshot.KindOf[*rbacv1.ClusterRole](), snapshot.KindOf[*rbacv1.ClusterRoleBinding](),
+		snapshot.KindOf[*rbacv1.Role](), snapshot.KindOf[*rbacv1.RoleBinding](),
+		snapshot.KindOf[*admissionv1.ValidatingAdmissionPolicy](), snapshot.KindOf[*admissionv1.ValidatingAdmissionPolicyBinding](),
+		snapshot.KindOf[*admissionv1.MutatingAdmissionPolicy](), snapshot.KindOf[*admissionv1.MutatingAdmissionPolicyBinding](),
+		snapshot.KindOf[*stowage.LocalDiskReport](), snapshot.KindOf[*stowage.PavProvisioner](),
+	}
+	var queries []snapshot.Query
+	for _, kind := range all {
+		queries = append(queries, snapshot.Query{Kind: kind})
+	}
+	// Of these only whether they are served.
+	for _, kind := range []snapshot.Kind{snapshot.KindOf[*stowage.PavVolume](), snapshot.KindOf[*stowage.PavStaging]()} {
+		queries = append(queries, snapshot.Query{Kind: kind, Fields: "metadata.name=none"})
+	}
+	return queries
 }
 
 // finding is a result of a check that is not OK.

@@ -47,6 +47,9 @@ func (p *part) apply() string {
 
 const prefix = "stowage-"
 
+// staticPod is the kind of a workload of pods that kubelet runs from files.
+const staticPod = "Pod"
+
 // namespaceOwn is the namespace of provisioners, controller and node services. Their policies name it.
 const namespaceOwn = "stowage-system"
 
@@ -201,7 +204,7 @@ func static(pods []*corev1.Pod) []*workload {
 			continue
 		}
 		if w == nil {
-			w = &workload{part: p, kind: "Pod", namespace: pod.Namespace, name: "static pods", pod: &pod.Spec, observed: true}
+			w = &workload{part: p, kind: staticPod, namespace: pod.Namespace, name: "static pods", pod: &pod.Spec, observed: true}
 		}
 		w.pods = append(w.pods, pod)
 		w.wanted++

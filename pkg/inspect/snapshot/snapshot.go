@@ -28,7 +28,7 @@ type Snapshot struct {
 	absent map[string]bool
 
 	objects map[reflect.Type]any // []T by T
-	read    map[string]bool      // resources that were asked for
+	read    map[string]bool      // resources that were requested
 }
 
 // Gap is objects that exist, perhaps, and are not in the snapshot.
@@ -77,6 +77,19 @@ func By[T Object](s *Snapshot) map[Name]T {
 		by[Name{object.GetNamespace(), object.GetName()}] = object
 	}
 	return by
+}
+
+// Unseen returns what of the kinds is not in the snapshot.
+func Unseen(s *Snapshot, kinds ...Kind) []string {
+	var all []string
+	for _, k := range kinds {
+		resource := k.Resource.GroupResource().String()
+		i := slices.IndexFunc(s.Gaps, func(g Gap) bool { return g.Resource == resource })
+		if i >= 0 {
+			all = append(all, s.Gaps[i].String())
+		}
+	}
+	return all
 }
 
 // Complete reports whether all objects of a type are in the snapshot: they could be listed in all namespaces,

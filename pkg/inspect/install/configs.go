@@ -1,0 +1,243 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/utils/ptr"
+
+	"stowage.dev/stowage/pkg/apis/component"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
+	controller "stowage.dev/stowage/pkg/apis/controller/v1alpha1"
+	extender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
+	"stowage.dev/stowage/pkg/inspect/format"
+	"stowage.dev/stowage/pkg/inspect/guide"
+	"stowage.dev/stowage/pkg/inspect/localdisks"
+	"stowage.dev/stowage/pkg/inspect/snapshot"
+	"stowage.dev/stowage/pkg/scheduling/schedulerconfig"
+)
+
+// placement is the ConfigMap that the provisioners' policy of new volumes reads.
+var placement = snapshot.Name{Namespace: namespaceOwn, Name: "stowage-provisioner-nodes"}
+
+// settings is the ConfigMap of the provisioners, unless their DaemonSet mounts another one.
+var settings = snapshot.Name{Namespace: namespaceOwn, Name: "stowage-provisioner"}
+
+// configs are the configurations of the parts. Each is nil if it could not be read, or is not valid.
+type configs struct {
+	provisioner *provisioner.ProvisionerConfiguration
+	controller  *controller.ControllerConfiguration
+	extender    *extender.ExtenderConfiguration
+	// lease is that of the scheduler's leader, and args those of the plugin in its first profile that has it.
+	lease *snapshot.Name
+	args  *configv1.VolumeTopologyArgs
+	// provisionerMap is where the provisioner's is.
+	provisionerMap *corev1.ConfigMap
+	// errs are why one is not valid, by part.
+	errs map[string]error
+}
+
+// configName is the ConfigMap that a workload mounts as its configuration; false if there is none.
+func (w *workload) configName() (snapshot.Name, bool) {
+	for _, volume := range w.pod.Volumes {
+		if volume.Name == "config" && volume.ConfigMap != nil {
+			return snapshot.Name{Namespace: w.namespace, Name: volume.ConfigMap.Name}, true
+		}
+	}
+	return snapshot.Name{}, false
+}
+
+// Configs returns the names of the ConfigMaps of the installation in a snapshot that has its workloads.
+func Configs(s *snapshot.Snapshot) []snapshot.Name {
+	names := []snapshot.Name{placement, settings}
+	for _, w := range find(s) {
+		if name, ok := w.configName(); ok && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// readConfigs decodes the configuration of each part, of its first workload.
+func (a *assessment) readConfigs() configs {
+	c := configs{errs: map[string]error{}, provisionerMap: a.configMap(settings)}
+	for _, w := range slices.Backward(a.workloads) {
+		name, ok := w.configName()
+		if !ok {
+			continue
+		}
+		m := a.configMap(name)
+		if w.part.name == provisionerPart {
+			c.provisionerMap = m
+			continue
+		}
+		if m == nil {
+			continue
+		}
+		var err error
+		text := []byte(m.Data["config.yaml"])
+		switch w.part.name {
+		case controllerPart:
+			c.controller, err = controller.Decode(text)
+		case extenderPart:
+			c.extender, err = extender.Decode(text)
+		case schedulerPart:
+			c.lease, c.args, err = decodeScheduler(text)
+		}
+		c.errs[w.part.name] = err
+	}
+	if c.provisionerMap != nil {
+		c.provisioner, c.errs[provisionerPart] = provisioner.Decode(c.provisionerMap.Data)
+	}
+	return c
+}
+
+func (a *assessment) configMap(name snapshot.Name) *corev1.ConfigMap {
+	return snapshot.Find[*corev1.ConfigMap](a.s, name.Namespace, name.Name)
+}
+
+// decodeScheduler decodes and checks the configuration of a scheduler, as it does itself at start. lease is that of
+// its leader; nil without leader election.
+func decodeScheduler(text []byte) (lease *snapshot.Name, args *configv1.VolumeTopologyArgs, err error) {
+	config, err := schedulerconfig.Decode(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, profile := range config.Profiles {
+		for _, plugin := range profile.PluginConfig {
+			if decoded, ok := plugin.Args.(*configv1.VolumeTopologyArgs); ok && args == nil {
+				args = decoded
+			}
+		}
+	}
+	if args == nil {
+		return nil, nil, fmt.Errorf("profiles: none enables %s", configv1.PluginName)
+	}
+	if e := config.LeaderElection; e.LeaderElect {
+		lease = &snapshot.Name{Namespace: e.ResourceNamespace, Name: e.ResourceName}
+	}
+	return lease, args, nil
+}
+
+// election returns the Lease of a workload's leader; nil if none is elected or the configuration is not known.
+func (c *configs) election(w *workload) *snapshot.Name {
+	of := func(e *component.LeaderElection) *snapshot.Name {
+		if !*e.LeaderElect {
+			return nil
+		}
+		return &snapshot.Name{Namespace: e.ResourceNamespace, Name: e.ResourceName}
+	}
+	switch {
+	case w.part.name == controllerPart && c.controller != nil:
+		return of(&c.controller.LeaderElection)
+	case w.part.name == extenderPart && c.extender != nil:
+		return of(&c.extender.LeaderElection)
+	case w.part.name == schedulerPart:
+		return c.lease
+	}
+	return nil
+}
+
+// configPages are where each part's configuration is described.
+var configPages = map[string]string{
+	schedulerPart:   page("configuration", "enabling-the-plugin"),
+	extenderPart:    page("extender-configuration", "configuration-of-the-extender"),
+	provisionerPart: page("provisioner-configuration", "keys-of-the-configmap"),
+	controllerPart:  page("controller-configuration", "configuration-of-the-controller"),
+}
+
+// config checks the configuration of a part.
+func (a *assessment) config(p *part, own []*workload) {
+	name, ok := own[0].configName()
+	if !ok {
+		return // static pods and the node service have none
+	}
+	m := a.configMap(name)
+	title := fmt.Sprintf("ConfigMap %s/%s", name.Namespace, name.Name)
+	if m == nil {
+		if !snapshot.Complete[*corev1.ConfigMap](a.s) {
+			a.add(p.name, checkConfig, "", unknown("configmaps"))
+			return
+		}
+		a.add(p.name, checkConfig, "", problem(title+" does not exist, so no pod of it can start", p.apply(), page("install", "what-there-is")))
+		return
+	}
+	link := configPages[p.name]
+	if err := a.configs.errs[p.name]; err != nil {
+		a.add(p.name, checkConfig, "", problem(title+" is not valid: "+oneLine(err), fmt.Sprintf("kubectl -n %s edit configmap %s", name.Namespace, name.Name), link))
+		return
+	}
+	var found []*finding
+	if p.name == provisionerPart {
+		for _, text := range a.configs.provisioner.Warnings() {
+			found = append(found, warning(title+", "+text, fmt.Sprintf("kubectl -n %s edit configmap %s", name.Namespace, name.Name), link))
+		}
+	}
+	a.add(p.name, checkConfig, title+" is valid", found...)
+}
+
+// oneLine is an error without line breaks. Of many errors it has the first.
+func oneLine(err error) string {
+	text := err.Error()
+	if several, ok := errors.AsType[provisioner.Errors](err); ok && len(several) > 1 {
+		first, _, _ := strings.Cut(text, "\n")
+		text = first + ", and " + format.Count(len(several)-1, "other error")
+	}
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// classes checks that the classes of the provisioners' configuration exist, and that their policy allows them.
+func (a *assessment) classes() {
+	if a.configs.provisioner == nil {
+		return
+	}
+	link := page("provisioner", "what-becomes-a-volume")
+	names := slices.Sorted(maps.Keys(a.configs.provisioner.Classes))
+	var found []*finding
+	if m := a.configMap(placement); m != nil {
+		allowed := strings.FieldsFunc(m.Data["classes"], func(r rune) bool { return r == ',' || r == ' ' })
+		missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(allowed, name) })
+		if len(missing) > 0 {
+			found = append(found, problem(fmt.Sprintf("the admission policy does not allow volumes of %s: classes of ConfigMap %s/%s lacks it", format.List(missing, few), m.Namespace, m.Name),
+				fmt.Sprintf("kubectl -n %s edit configmap %s", m.Namespace, m.Name), link))
+		}
+	} else if snapshot.Complete[*corev1.ConfigMap](a.s) {
+		found = append(found, problem(fmt.Sprintf("ConfigMap %s/%s does not exist: no volume can be created", placement.Namespace, placement.Name), "apply manifests/provisioner, or with Helm run helm upgrade", link))
+	}
+	classes := snapshot.By[*storagev1.StorageClass](a.s)
+	for _, name := range names {
+		class := classes[snapshot.Name{Name: name}]
+		switch {
+		case class == nil && snapshot.Complete[*storagev1.StorageClass](a.s):
+			found = append(found, problem("StorageClass "+name+" does not exist: its disks are not published", "create it as in manifests/provisioner/storageclass.yaml", guide.Link("StorageClassMissing", guide.Reasons)))
+		case class != nil && ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingImmediate:
+			found = append(found, warning("StorageClass "+name+" binds immediately: claims can get a volume where their pod cannot run", "recreate it with volumeBindingMode WaitForFirstConsumer", link))
+		}
+	}
+	notReady := map[string][]string{}
+	for node, report := range localdisks.Read(a.s).Nodes {
+		for _, class := range report.Status.Classes {
+			if !class.Ready && slices.Contains(names, class.Name) {
+				notReady[class.Name+" is not ready: "+class.Reason] = append(notReady[class.Name+" is not ready: "+class.Reason], node)
+			}
+		}
+	}
+	for _, text := range slices.Sorted(maps.Keys(notReady)) {
+		nodes := notReady[text]
+		slices.Sort(nodes)
+		found = append(found, problem("class "+text+" on "+format.List(nodes, few), "kubectl describe localdiskreport "+nodes[0], guide.Tombstones.Link()))
+	}
+	if !snapshot.Complete[*storagev1.StorageClass](a.s) {
+		found = append(found, unknown("storageclasses"))
+	}
+	a.add(provisionerPart, checkClasses, format.List(names, few), found...)
+}

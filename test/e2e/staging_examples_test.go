@@ -85,7 +85,9 @@ func testStagingHello(t *testing.T) {
 	s.Kubectl("apply", "--filename="+provisioner, "--filename="+pod)
 	greeting := func() string {
 		t.Helper()
-		s.WaitPod("hello", "running", running)
+		if pod := s.WaitPod("hello", "running", running); pod.Spec.NodeName != stagingOne {
+			t.Fatalf("pod hello is on node %s, want %s", pod.Spec.NodeName, stagingOne)
+		}
 		return s.Exec("hello", "cat", "/data/greeting")
 	}
 	if diff := cmp.Diff("Hello greeting\n", greeting()); diff != "" {
@@ -101,6 +103,7 @@ func testStagingHello(t *testing.T) {
 
 	s.Kubectl("patch", "pav", s.Namespace, "--type=json",
 		`--patch=[{"op":"replace","path":"/spec/volumeStaging/podTemplate/spec/containers/0/command/2","value":"echo out of greetings >/pav/error; exit 1"}]`)
+	s.accepted(metav1.ConditionTrue, "")
 	s.remove("hello")
 	s.unstaged(volume)
 	s.Kubectl("apply", "--filename="+pod)
@@ -114,13 +117,16 @@ func testStagingHello(t *testing.T) {
 	s.Kubectl("delete", "--filename="+provisioner)
 }
 
-// tutorial returns a copy of a file of the examples for a test of its own, with an image that the nodes have.
+// tutorial returns a copy of a file of the examples for a test of its own, with an image that the nodes have. Its
+// pod runs on node one: other tests add nodes to the site, break and remove them, and the scheduler prefers empty
+// nodes.
 func (s *staging) tutorial(file string) string {
 	s.T.Helper()
 	text, err := os.ReadFile("../../manifests/pav/examples/" + file)
 	s.Do(err)
 	written := filepath.Join(s.T.TempDir(), "file.yaml")
-	s.Do(os.WriteFile(written, []byte(strings.NewReplacer("hello-world", s.Namespace, "busybox:1.37", realnode.BusyboxImage).Replace(string(text))), 0o600))
+	s.Do(os.WriteFile(written, []byte(strings.NewReplacer("hello-world", s.Namespace, "busybox:1.37", realnode.BusyboxImage,
+		"spec:\n  terminationGracePeriodSeconds: 1\n", "spec:\n  nodeSelector: {"+corev1.LabelHostname+": "+stagingOne+"}\n  terminationGracePeriodSeconds: 1\n").Replace(string(text))), 0o600))
 	return written
 }
 

@@ -20,7 +20,6 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/apis/component"
@@ -29,6 +28,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/metrics"
+	"stowage.dev/stowage/pkg/recorder"
 	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
 	"stowage.dev/stowage/pkg/server/leader"
@@ -76,16 +76,16 @@ func run(ctx context.Context, settings *v1alpha1.ControllerConfiguration, connec
 	if err != nil {
 		return err
 	}
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: p.client.EventsV1()})
-	defer broadcaster.Shutdown()
-	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		return fmt.Errorf("record events: %w", err)
-	}
 	scheme := runtime.NewScheme() // of the objects of events
 	if err := errors.Join(clientscheme.AddToScheme(scheme), stowage.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("make a scheme: %w", err)
 	}
-	p.events = broadcaster.NewRecorder(scheme, componentName)
+	events, err := recorder.Start(ctx, p.client.EventsV1(), scheme, componentName)
+	if err != nil {
+		return err
+	}
+	defer events.Shutdown()
+	p.events = events
 	loops, err := makeLoops(p)
 	if err != nil {
 		return err

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
@@ -27,6 +26,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	localprovisioner "stowage.dev/stowage/pkg/localdisk/provisioner"
 	"stowage.dev/stowage/pkg/metrics"
+	"stowage.dev/stowage/pkg/recorder"
 	"stowage.dev/stowage/pkg/server"
 )
 
@@ -90,12 +90,12 @@ func (o *options) serve(ctx context.Context, config localprovisioner.Config) err
 	if config.Reports, err = diskreports.NewClient(connection); err != nil {
 		return err
 	}
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: config.Client.EventsV1()})
-	defer broadcaster.Shutdown()
-	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		return fmt.Errorf("record events: %w", err)
+	events, err := recorder.Start(ctx, config.Client.EventsV1(), scheme(), componentName)
+	if err != nil {
+		return err
 	}
-	config.Events = broadcaster.NewRecorder(scheme(), componentName)
+	defer events.Shutdown()
+	config.Events = events
 	p, err := localprovisioner.New(config)
 	if err != nil {
 		return err

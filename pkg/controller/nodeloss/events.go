@@ -34,7 +34,7 @@ const (
 )
 
 // actionRelease is the action of events about releases and removals. Events about the state of
-// a volume have the state as action: events that differ only in their note are aggregated.
+// a volume have the state as action.
 const actionRelease = "ReleaseLostVolume"
 
 // message is the content of an event.

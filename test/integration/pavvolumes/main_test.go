@@ -22,7 +22,6 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
 	controllerv1 "stowage.dev/stowage/pkg/apis/controller/v1alpha1"
@@ -34,6 +33,7 @@ import (
 	"stowage.dev/stowage/pkg/controller/pav/volumes"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/pav/pavclient"
+	"stowage.dev/stowage/pkg/recorder"
 	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -127,14 +127,13 @@ func run(ctx context.Context, connection *rest.Config) (wait func(), err error) 
 	if err := errors.Join(clientscheme.AddToScheme(scheme), stowage.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
-	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+	events, err := recorder.Start(ctx, client.EventsV1(), scheme, "stowage-controller")
+	if err != nil {
 		return nil, err
 	}
-	recorder := broadcaster.NewRecorder(scheme, "stowage-controller")
 	factory := informers.NewSharedInformerFactory(client, 0)
 	shared, err := steps.New(steps.Config{
-		Client: client, Clients: own, Informers: factory, Events: recorder,
+		Client: client, Clients: own, Informers: factory, Events: events,
 		Namespace: namespace, ReporterImage: "stowage-pav-reporter",
 	})
 	if err != nil {
@@ -164,7 +163,7 @@ func run(ctx context.Context, connection *rest.Config) (wait func(), err error) 
 	settings.SetDefaults()
 	losses, err := nodeloss.New(nodeloss.Config{
 		Settings: settings.NodeLoss, Client: client, Informers: factory, Reports: reports, ReportInformer: reportInformer,
-		Events: recorder, PavVolumes: own.Volumes,
+		Events: events, PavVolumes: own.Volumes,
 	})
 	if err != nil {
 		return nil, err
@@ -179,6 +178,6 @@ func run(ctx context.Context, connection *rest.Config) (wait func(), err error) 
 	return func() {
 		running.Wait()
 		factory.Shutdown()
-		broadcaster.Shutdown()
+		events.Shutdown()
 	}, nil
 }

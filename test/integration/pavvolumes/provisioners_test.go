@@ -78,8 +78,10 @@ func TestNotAccepted(t *testing.T) {
 	e.CreateClass(e.Class("made").Provisioner(e.Namespace).Immediate().ReclaimPolicy(corev1.PersistentVolumeReclaimDelete))
 	claim := e.CreatePVC(e.PVC("c").Class(e.Name("made")))
 	e.WaitEvent(e.Namespace, "c", string(rules.NotAccepted), problem)
+	patchSpec(e, `{"volumeCreation":{"handle":"{{ x"}}`)
+	e.WaitEvent(e.Namespace, "c", string(rules.NotAccepted), "spec.volumeCreation.handle: line 1, column 1: {{ is not closed")
 	patchSpec(e, `{"volumeCreation":{"handle":null}}`)
-	accepted(e, 3)
+	accepted(e, 4)
 	boundTo(e, claim)
 	removed(e, claim)
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -20,6 +22,8 @@ import (
 const (
 	minWidth     = 60
 	defaultWidth = 160
+	// minLastColumn is how narrow the last column of a table can be; with less, lines are wider than the terminal.
+	minLastColumn = 24
 )
 
 // printer writes text that fits the width of the terminal.
@@ -28,10 +32,13 @@ type printer struct {
 	width int
 }
 
-// newPrinter returns the printer of a command's output.
+// newPrinter returns the printer of a command's output. The environment variable COLUMNS overrides the width
+// of the terminal.
 func newPrinter(cmd *cobra.Command) *printer {
 	p := &printer{Writer: cmd.OutOrStdout(), width: defaultWidth}
-	if columns, _, err := term.TerminalSize(p.Writer); err == nil && columns > 0 {
+	if columns, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && columns > 0 {
+		p.width = max(columns, minWidth)
+	} else if columns, _, err := term.TerminalSize(p.Writer); err == nil && columns > 0 {
 		p.width = max(columns, minWidth)
 	}
 	return p
@@ -70,7 +77,7 @@ func (p *printer) table(rows [][]string) {
 			text := cell(row[i])
 			line.WriteString(text + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+2))
 		}
-		for i, part := range wrap(cell(row[last]), max(p.width-before, minWidth/2)) {
+		for i, part := range wrap(cell(row[last]), max(p.width-before, minLastColumn)) {
 			if i > 0 {
 				line.WriteString("\n" + strings.Repeat(" ", before))
 			}
@@ -103,6 +110,14 @@ func wrap(text string, width int) []string {
 		}
 	}
 	return append(lines, line)
+}
+
+// unseen prints what an answer lacks because it could not be read.
+func (p *printer) unseen(what []string) {
+	if len(what) > 0 {
+		fmt.Fprintln(p)
+		p.paragraph("Could not be read, and is not in this answer: "+strings.Join(what, ", ")+".", "")
+	}
 }
 
 // outputFlag is the flag --output.

@@ -44,12 +44,25 @@ func newPlaces(s *snapshot.Snapshot) *places {
 // ofNode returns the place of a node's disks.
 func (p *places) ofNode(name string) v1alpha1.StorageMapPlace {
 	place := v1alpha1.StorageMapPlace{Node: name, Nodes: 1}
-	if node := p.index.Node(name); node != nil {
-		place.Zone = node.Object.Labels[corev1.LabelTopologyZone]
-	} else {
-		place.NodeMissing = p.complete
+	switch node := p.index.Node(name); {
+	case node != nil:
+		place.Zone, place.NodeState = node.Object.Labels[corev1.LabelTopologyZone], stateOf(node.Object)
+	case p.complete:
+		place.NodeState = v1alpha1.NodeMissing
 	}
 	return place
+}
+
+func stateOf(node *corev1.Node) v1alpha1.NodeState {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			return v1alpha1.NodeNotReady
+		}
+	}
+	if node.Spec.Unschedulable {
+		return v1alpha1.NodeCordoned
+	}
+	return ""
 }
 
 // ofVolume returns where a volume can be used. It has no place if that is everywhere.
@@ -105,8 +118,11 @@ func (p *places) common(segment *topology.Segment[*v1alpha1.StorageMapPlace]) *v
 			place.Zone = ""
 		}
 	}
-	if place.Nodes != 1 {
+	switch {
+	case place.Nodes != 1:
 		place.Node = ""
+	default:
+		place.NodeState = stateOf(p.index.Node(place.Node).Object)
 	}
 	return place
 }
@@ -144,13 +160,14 @@ func onlyValue(required *corev1.NodeSelector, label string) string {
 	return ""
 }
 
-// comparePlaces sorts by zone and node, with what several nodes can use last.
+// comparePlaces sorts by zone and node, each with what has none at the end.
 func comparePlaces(a, b v1alpha1.StorageMapPlace) int {
-	several := func(p v1alpha1.StorageMapPlace) int {
-		if p.Node == "" {
-			return 1
-		}
-		return 0
+	return cmp.Or(compareNames(a.Zone, b.Zone), compareNames(a.Node, b.Node), cmp.Compare(a.Nodes, b.Nodes))
+}
+
+func compareNames(a, b string) int {
+	if (a == "") != (b == "") {
+		return -cmp.Compare(a, b)
 	}
-	return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(several(a), several(b)), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Nodes, b.Nodes))
+	return cmp.Compare(a, b)
 }

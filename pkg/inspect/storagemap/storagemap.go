@@ -15,6 +15,7 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/inspect/localdisks"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
@@ -177,10 +178,11 @@ func (m *mapper) volumes() {
 		if _, reported := m.reports.OfVolume(pv.Name); reported || place.Node == "" {
 			continue
 		}
-		if match.DiskProblem(pv) != match.Fits {
+		trouble := match.DiskProblem(pv) != match.Fits
+		if trouble {
 			r.DisksInTrouble++
 		}
-		d := v1alpha1.StorageMapDisk{Node: place.Node, Class: class, Path: localpv.PathOf(pv), Bytes: amount.Bytes, State: cmp.Or(string(pv.Status.Phase), string(corev1.VolumePending))}
+		d := v1alpha1.StorageMapDisk{Node: place.Node, Class: class, Trouble: trouble, Reason: pv.Annotations[wellknown.DiskAnnotation], Path: localpv.PathOf(pv), Bytes: amount.Bytes, State: cmp.Or(string(pv.Status.Phase), string(corev1.VolumePending))}
 		m.list = append(m.list, m.withUsers(d, pv))
 	}
 }
@@ -222,7 +224,7 @@ func (m *mapper) disks() {
 		}
 		m.list = append(m.list, m.withUsers(v1alpha1.StorageMapDisk{
 			Node: disk.Node, Class: disk.Class, Name: disk.Name, Path: disk.Path, Bytes: disk.Bytes, Identity: disk.Identity,
-			State: string(disk.State), Reason: disk.Reason, Volume: disk.Volume,
+			State: string(disk.State), Reason: disk.Reason, Trouble: disk.Trouble(), Volume: disk.Volume,
 		}, volumes[snapshot.Name{Name: disk.Volume}]))
 	}
 }

@@ -105,7 +105,18 @@ func TestRows(t *testing.T) {
 		},
 		"the node is gone": {
 			objects: []snapshot.Object{volume("v", "a").Obj()},
-			want:    one(v1alpha1.StorageMapPlace{Node: "a", NodeMissing: true, Nodes: 1}, func(r *v1alpha1.StorageMapRow) { r.Free, r.LargestFreeBytes = amount(1, 10), 10*gi }),
+			want:    one(v1alpha1.StorageMapPlace{Node: "a", NodeState: v1alpha1.NodeMissing, Nodes: 1}, func(r *v1alpha1.StorageMapRow) { r.Free, r.LargestFreeBytes = amount(1, 10), 10*gi }),
+		},
+		"the node is not Ready": {
+			objects: []snapshot.Object{volume("v", "a").Obj(), MakeNode("a").Hostname("a").Change(func(n *corev1.Node) {
+				n.Spec.Unschedulable = true
+				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+			}).Obj()},
+			want: one(v1alpha1.StorageMapPlace{Node: "a", NodeState: v1alpha1.NodeNotReady, Nodes: 1}, func(r *v1alpha1.StorageMapRow) { r.Free, r.LargestFreeBytes = amount(1, 10), 10*gi }),
+		},
+		"the node is cordoned": {
+			objects: []snapshot.Object{volume("v", "a").Obj(), MakeNode("a").Hostname("a").Change(func(n *corev1.Node) { n.Spec.Unschedulable = true }).Obj()},
+			want:    one(v1alpha1.StorageMapPlace{Node: "a", NodeState: v1alpha1.NodeCordoned, Nodes: 1}, func(r *v1alpha1.StorageMapRow) { r.Free, r.LargestFreeBytes = amount(1, 10), 10*gi }),
 		},
 		"a volume of a zone": {
 			objects: []snapshot.Object{node("a", "z1"), node("b", "z1"), MakePV("v").Class("local").Capacity("10Gi").Zone("z1").Obj()},

@@ -33,14 +33,25 @@ type StorageMap struct {
 type StorageMapPlace struct {
 	// node is the name of the only node that can use it; empty if there are several, and for sums.
 	Node string `json:"node,omitempty"`
-	// nodeMissing: there is no Node of that name.
-	NodeMissing bool `json:"nodeMissing,omitempty"`
+	// nodeState is why pods cannot use what is on the node: Missing (there is no Node of that name), NotReady or
+	// Cordoned; empty otherwise.
+	NodeState NodeState `json:"nodeState,omitempty"`
 	// zone is the value of the label topology.kubernetes.io/zone of all nodes that can use it; empty if they have
 	// none, or several.
 	Zone string `json:"zone,omitempty"`
 	// nodes is the number of nodes that can use it; of a sum, the number of those that have storage of their own.
 	Nodes int `json:"nodes"`
 }
+
+// NodeState is why pods cannot use what is on a node.
+type NodeState string
+
+// The states.
+const (
+	NodeMissing  NodeState = "Missing"
+	NodeNotReady NodeState = "NotReady"
+	NodeCordoned NodeState = "Cordoned"
+)
 
 // StorageMapAmount is a number of volumes and the sum of their capacities.
 type StorageMapAmount struct {
@@ -137,6 +148,8 @@ type StorageMapDisk struct {
 	State string `json:"state"`
 	// reason is that of the report.
 	Reason string `json:"reason,omitempty"`
+	// trouble: the disk needs an administrator.
+	Trouble bool `json:"trouble,omitempty"`
 	// volume is the PersistentVolume.
 	Volume string `json:"volume,omitempty"`
 	// claim is the claim of the volume, as namespace/name.

@@ -10,10 +10,16 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
+	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/scheduling/volumecache"
+	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
 )
 
 // Reason is why a plugin keeps a pod off a node, or off all nodes.
@@ -24,6 +30,8 @@ type Reason struct {
 	Messages []string
 	// Resolvable: evicting pods may help.
 	Resolvable bool
+	// Volumes is what VolumeTopology found, with the claim and the volume; the zero value for other plugins.
+	Volumes match.Reason
 }
 
 // Verdict is what the plugins of a profile say about a pod.
@@ -41,6 +49,8 @@ type Verdict struct {
 type NodeReasons struct {
 	Node    *corev1.Node
 	Reasons []Reason
+	// Free is what the pods on the node leave of its allocatable CPU and memory.
+	Free corev1.ResourceList
 }
 
 // Fits reports whether the scheduler would place the pod on some node.
@@ -60,6 +70,7 @@ func (s *Simulator) CheckNode(ctx context.Context, pod *corev1.Pod, node string)
 }
 
 func (s *Simulator) check(ctx context.Context, pod *corev1.Pod, wanted func(*corev1.Node) bool) (*Verdict, error) {
+	ctx = silent(ctx)
 	v := &Verdict{}
 	for _, gate := range s.framework.PreEnqueuePlugins() {
 		if status := gate.PreEnqueue(ctx, pod); !status.IsSuccess() {
@@ -83,7 +94,7 @@ func (s *Simulator) check(ctx context.Context, pod *corev1.Pod, wanted func(*cor
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", info.Node().Name, err)
 		}
-		v.Nodes = append(v.Nodes, NodeReasons{Node: info.Node(), Reasons: reasons})
+		v.Nodes = append(v.Nodes, NodeReasons{Node: info.Node(), Reasons: reasons, Free: free(info)})
 	}
 	slices.SortFunc(v.Nodes, func(a, b NodeReasons) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
 	return v, nil
@@ -105,10 +116,17 @@ type prefiltered struct {
 	skipped sets.Set[string]
 	// narrowed are the nodes of plugins that accept some nodes only.
 	narrowed map[string]sets.Set[string]
+	// demand is the pod's claims; nil without VolumeTopology, and for claims that it rejects.
+	demand *volumecache.Demand
 }
 
 func (s *Simulator) prefilter(ctx context.Context, pod *corev1.Pod, all []fwk.NodeInfo) (*prefiltered, error) {
 	p := &prefiltered{state: framework.NewCycleState(), skipped: sets.New[string](), narrowed: map[string]sets.Set[string]{}}
+	if s.volumes != nil {
+		if begun, refusal, err := attempt.Begin(ctx, s.volumes, pod); refusal == nil && err == nil {
+			p.demand = begun.Demand
+		}
+	}
 	for _, plugin := range s.prefilters {
 		result, status := plugin.PreFilter(ctx, p.state, pod, all)
 		switch {
@@ -118,6 +136,10 @@ func (s *Simulator) prefilter(ctx context.Context, pod *corev1.Pod, all []fwk.No
 			}
 			continue
 		case status.IsSkip():
+		case status.IsRejected() && plugin.Name() == configv1.PluginName && p.demand != nil:
+			// No node fits; Filter says why each does not.
+			p.narrowed[plugin.Name()] = nil
+			continue
 		case status.IsRejected():
 			p.rejected = append(p.rejected, reasonOf(plugin.Name(), status))
 		default:
@@ -148,7 +170,11 @@ func (s *Simulator) filter(ctx context.Context, pod *corev1.Pod, p *prefiltered,
 		switch {
 		case status.IsSuccess():
 		case status.IsRejected():
-			reasons = append(reasons, reasonOf(name, status))
+			reason := reasonOf(name, status)
+			if name == configv1.PluginName && p.demand != nil {
+				reason.Volumes = s.volumes.Fits(p.demand, info.Node())
+			}
+			reasons = append(reasons, reason)
 		default:
 			return nil, status.AsError()
 		}
@@ -170,4 +196,12 @@ func (s *Simulator) outside(p *prefiltered, node string, reasons []Reason) []Rea
 
 func reasonOf(plugin string, status *fwk.Status) Reason {
 	return Reason{Plugin: plugin, Messages: status.Reasons(), Resolvable: status.Code() == fwk.Unschedulable}
+}
+
+func free(info fwk.NodeInfo) corev1.ResourceList {
+	allocatable, requested := info.GetAllocatable(), info.GetRequested()
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(allocatable.GetMilliCPU()-requested.GetMilliCPU(), resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(allocatable.GetMemory()-requested.GetMemory(), resource.BinarySI),
+	}
 }

@@ -5,6 +5,7 @@ package simulate
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
@@ -70,7 +71,6 @@ func (i *informer) AddEventHandlerWithOptions(handler cache.ResourceEventHandler
 func (i *informer) RemoveEventHandler(cache.ResourceEventHandlerRegistration) error { return nil }
 func (i *informer) GetStore() cache.Store                                           { return i.indexer }
 func (i *informer) GetIndexer() cache.Indexer                                       { return i.indexer }
-func (i *informer) AddIndexers(indexers cache.Indexers) error                       { return i.indexer.AddIndexers(indexers) }
 func (i *informer) GetController() cache.Controller                                 { return nil }
 func (i *informer) Run(<-chan struct{})                                             {}
 func (i *informer) RunWithContext(context.Context)                                  {}
@@ -80,6 +80,14 @@ func (i *informer) LastSyncResourceVersion() string                             
 func (i *informer) SetWatchErrorHandler(cache.WatchErrorHandler) error              { return nil }
 func (i *informer) SetTransform(cache.TransformFunc) error                          { return nil }
 func (i *informer) IsStopped() bool                                                 { return false }
+
+// AddIndexers adds indexers, except those of a plugin of which there is another instance.
+func (i *informer) AddIndexers(indexers cache.Indexers) error {
+	indexers = maps.Clone(indexers)
+	maps.DeleteFunc(indexers, func(name string, _ cache.IndexFunc) bool { return i.indexer.GetIndexers()[name] != nil })
+	return i.indexer.AddIndexers(indexers)
+}
+
 func (i *informer) SetWatchErrorHandlerWithContext(cache.WatchErrorHandlerWithContext) error {
 	return nil
 }

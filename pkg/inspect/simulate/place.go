@@ -26,6 +26,7 @@ var ErrNoNode = errors.New("the pod fits no node")
 // the scheduler chooses. The pod is assumed there, and its volumes are reserved, so that the next pod is placed
 // beside it. Pods are not preempted. The error is ErrNoNode if no node fits.
 func (s *Simulator) Place(ctx context.Context, pod *corev1.Pod) (node string, err error) {
+	ctx = silent(ctx)
 	if _, err := s.refresh(ctx); err != nil {
 		return "", err
 	}
@@ -84,4 +85,18 @@ func (s *Simulator) Free(class string, nodes []*corev1.Node) (free volumecache.F
 		return free, false
 	}
 	return s.volumes.FreeOn(class, nodes), true
+}
+
+// Try is Set; undo restores the object of that name, or removes it.
+func (s *Simulator) Try(object snapshot.Object) (undo func()) {
+	informer := s.informers[reflect.TypeOf(object)]
+	old, exists, _ := informer.indexer.Get(object)
+	informer.set(object)
+	return func() {
+		if exists {
+			informer.set(old)
+		} else {
+			informer.remove(object)
+		}
+	}
 }

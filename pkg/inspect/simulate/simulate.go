@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiversion "k8s.io/apimachinery/pkg/util/version"
@@ -77,6 +78,7 @@ func Emulate(minor *apiversion.Version) (*apiversion.Version, error) {
 
 // New makes a simulator. Goroutines that it starts end with ctx.
 func New(ctx context.Context, c Config) (*Simulator, error) {
+	ctx = silent(ctx)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://snapshot", Transport: refusing{}})
 	if err != nil {
 		return nil, fmt.Errorf("make the client of the simulated scheduler: %w", err)
@@ -134,6 +136,9 @@ func (s *Simulator) instantiate(ctx context.Context, configs []config.PluginConf
 	}
 	return nil
 }
+
+// silent drops the logs of the scheduler: what is worth knowing is in its answers.
+func silent(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
 
 // readOnly returns a copy of a profile whose VolumeTopology sends no request when it is made.
 func readOnly(profile config.KubeSchedulerProfile) (config.KubeSchedulerProfile, error) {

@@ -6,15 +6,12 @@ package simulate_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"stowage.dev/stowage/pkg/inspect/simulate"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
 	"stowage.dev/stowage/pkg/scheduling/schedulerconfig"
 	"stowage.dev/stowage/pkg/scheduling/volumetopology"
-	"stowage.dev/stowage/pkg/testing/builders"
 )
 
 // simulator makes a simulator of stowage-scheduler's default profile.

@@ -207,6 +207,7 @@ func (o *opener) object(raw []byte, list schema.GroupVersionKind) error {
 		typed.SetNamespace(metav1.NamespaceDefault)
 	}
 	typed.SetManagedFields(nil)
+	identify(typed)
 	o.s.read[k.Resource.GroupResource().String()] = true
 	o.s.add(k, reflect.ValueOf(typed))
 	return nil

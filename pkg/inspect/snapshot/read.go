@@ -117,29 +117,47 @@ func (r *Reader) list(ctx context.Context, client rest.Interface, q Query) ([]re
 }
 
 // listAll reads all pages of a query.
-func listAll(ctx context.Context, client rest.Interface, q Query) (all []reflect.Value, err error) {
-	options := metav1.ListOptions{Limit: pageSize, FieldSelector: q.Fields}
+func listAll(ctx context.Context, client rest.Interface, q Query) ([]reflect.Value, error) {
+	var all []reflect.Value
+	collect := func(items reflect.Value) error {
+		for i := range items.Len() {
+			all = append(all, items.Index(i).Addr())
+		}
+		return nil
+	}
+	more, err := pages(ctx, client, q, metav1.ListOptions{Limit: pageSize}, collect)
+	if apierrors.IsResourceExpired(err) && more {
+		// The first page is too old for the next one. A list without pages is consistent.
+		all = nil
+		_, err = pages(ctx, client, q, metav1.ListOptions{}, collect)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// pages calls visit with the items of each page of a query, a slice of structs, without managed fields. more: the
+// error, if any, is that of a page after the first.
+func pages(ctx context.Context, client rest.Interface, q Query, options metav1.ListOptions, visit func(items reflect.Value) error) (more bool, err error) {
+	options.FieldSelector = q.Fields
 	for {
 		list := reflect.New(q.Kind.list)
 		err := client.Get().Resource(q.Kind.Resource.Resource).NamespaceIfScoped(q.Namespace, q.Namespace != "").
 			VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(list.Interface().(runtime.Object))
-		if apierrors.IsResourceExpired(err) && options.Continue != "" {
-			// The first page is too old for the next one. A list without pages is consistent.
-			options.Limit, options.Continue, all = 0, "", nil
-			continue
-		}
 		if err != nil {
-			return nil, err
+			return options.Continue != "", err
 		}
 		items := list.Elem().FieldByName("Items")
 		for i := range items.Len() {
-			item := items.Index(i).Addr()
-			item.Interface().(Object).SetManagedFields(nil)
-			all = append(all, item)
+			items.Index(i).Addr().Interface().(Object).SetManagedFields(nil)
+		}
+		if err := visit(items); err != nil {
+			return options.Continue != "", err
 		}
 		options.Continue = list.Interface().(metav1.ListInterface).GetContinue()
 		if options.Continue == "" {
-			return all, nil
+			return true, nil
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/version"
 )
 
@@ -109,13 +110,14 @@ func Served[T Object](s *Snapshot) bool {
 	return !s.absent[KindOf[T]().Resource.GroupResource().String()]
 }
 
-// Build makes a snapshot of objects, which is complete: for tests, and for changed copies of others.
+// Build makes a snapshot of objects, which is complete. Objects without a UID get one.
 func Build(objects ...Object) *Snapshot {
 	s := empty()
 	for _, k := range Kinds() {
 		s.read[k.Resource.GroupResource().String()] = true
 	}
 	for _, object := range objects {
+		identify(object)
 		s.add(byPointer[reflect.TypeOf(object)], reflect.ValueOf(object))
 	}
 	return s
@@ -146,6 +148,13 @@ func Merge(a, b *Snapshot) *Snapshot {
 		}
 	}
 	return s
+}
+
+// identify gives an object of a manifest a UID, as an API server would.
+func identify(object Object) {
+	if object.GetUID() == "" {
+		object.SetUID(types.UID(object.GetNamespace() + "/" + object.GetName()))
+	}
 }
 
 func empty() *Snapshot {

@@ -1,0 +1,150 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package why_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	inspect "stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
+	"stowage.dev/stowage/pkg/inspect/simulate"
+	"stowage.dev/stowage/pkg/inspect/snapshot"
+	"stowage.dev/stowage/pkg/inspect/why"
+	"stowage.dev/stowage/pkg/scheduling/schedulerconfig"
+	"stowage.dev/stowage/pkg/scheduling/volumetopology"
+	. "stowage.dev/stowage/pkg/testing/builders"
+)
+
+// ask asks why a pod of the objects waits.
+func ask(t *testing.T, name string, objects ...snapshot.Object) *inspect.PodReport {
+	t.Helper()
+	s := snapshot.Build(objects...)
+	simulator, err := simulate.New(t.Context(), simulate.Config{
+		Snapshot: s, Profile: schedulerconfig.Default().Profiles[0], Plugins: frameworkruntime.Registry{volumetopology.Name: volumetopology.New},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := why.Pod(t.Context(), why.PodQuestion{Snapshot: s, Pod: snapshot.Find[*corev1.Pod](s, DefaultNamespace, name), Simulator: simulator})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// lines is what a test compares of a report.
+func lines(r *inspect.PodReport) []string {
+	all := []string{string(r.State) + ": " + r.Sentence}
+	for _, c := range r.Claims {
+		all = append(all, "claim "+c.Name+" "+c.State)
+	}
+	for _, g := range r.Groups {
+		for _, reason := range g.Reasons {
+			all = append(all, fmt.Sprintf("%s: %s: %s: %s", strings.Join(g.Nodes, ","), reason.Plugin, reason.Message, reason.Detail))
+		}
+	}
+	for _, c := range r.Changes {
+		all = append(all, c.Kind+": "+c.Text)
+	}
+	return append(all, r.Notes...)
+}
+
+func class() *storagev1.StorageClass { return MakeClass("local").Obj() }
+
+func tainted(name string) *corev1.Node {
+	node := MakeNode(name).Obj()
+	node.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoSchedule}}
+	return node
+}
+
+func cordoned(name string) *corev1.Node {
+	node := MakeNode(name).Obj()
+	node.Spec.Unschedulable = true
+	node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+	return node
+}
+
+func gated(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
+	return pod
+}
+
+func TestPod(t *testing.T) {
+	pod := func() *Pod { return MakePod("db-0").SchedulerName(schedulerconfig.Name).PVC("data") }
+	claim := MakePVC("data").Class("local").Request("10Gi")
+	bound := MakePVC("data").Class("local").Request("10Gi").Bound("a-10")
+	volume := func(name, node, size string) *PV { return MakePV(name).Class("local").Hostname(node).Capacity(size) }
+	tests := map[string]struct {
+		objects []snapshot.Object
+		want    []string
+	}{
+		"no volume is large enough": {
+			objects: []snapshot.Object{
+				pod().Obj(), claim.Obj(), class(), MakeNode("a").Obj(), tainted("b"),
+				volume("a-8", "a", "8Gi").Obj(), volume("a-20", "a", "20Gi").ClaimRef("other", "x", "").Obj(),
+			},
+			want: []string{},
+		},
+		"a taint": {
+			objects: []snapshot.Object{pod().Obj(), claim.Obj(), class(), tainted("a"), volume("a-10", "a", "10Gi").Obj()},
+			want:    []string{},
+		},
+		"a claim that does not exist": {
+			objects: []snapshot.Object{pod().Obj(), MakeNode("a").Obj()},
+			want:    []string{},
+		},
+		"too much CPU": {
+			objects: []snapshot.Object{pod().Requests("40", "").Obj(), claim.Obj(), class(), MakeNode("a").Obj(), MakePod("other").Node("a").Requests("2", "").Obj(), volume("a-10", "a", "10Gi").Obj()},
+			want:    []string{},
+		},
+		"cordoned": {
+			objects: []snapshot.Object{pod().Obj(), claim.Obj(), class(), cordoned("a"), volume("a-10", "a", "10Gi").Obj()},
+			want:    []string{},
+		},
+		"two claims, one volume": {
+			objects: []snapshot.Object{MakePod("db-0").PVC("data", "log").Obj(), claim.Obj(), MakePVC("log").Class("local").Request("1Gi").Obj(), class(), MakeNode("a").Obj(), volume("a-10", "a", "10Gi").Obj()},
+			want:    []string{},
+		},
+		"a selected node is without a label": {
+			objects: []snapshot.Object{pod().NodeSelector("disk", "fast").Obj(), claim.Obj(), class(), MakeNode("a").Obj(), volume("a-10", "a", "10Gi").Obj()},
+			want:    []string{},
+		},
+		"too little capacity": {
+			objects: []snapshot.Object{
+				pod().Obj(), claim.Obj(), MakeClass("local").Provisioner("driver").Obj(), MakeCSIDriver("driver").StorageCapacity(true).Obj(), MakeNode("a").Obj(), MakeNode("b").Obj(),
+				MakeCapacity("cap-a", "local").Hostname("a").Capacity("4Gi").Obj(), MakeCapacity("cap-b", "local").Hostname("b").Capacity("6Gi").Obj(),
+			},
+			want: []string{},
+		},
+		"bound to a volume of another node": {
+			objects: []snapshot.Object{pod().NodeSelector(corev1.LabelHostname, "b").Obj(), bound.Obj(), class(), MakeNode("a").Obj(), MakeNode("b").Obj(), volume("a-10", "a", "10Gi").ClaimRef(DefaultNamespace, "data", "").Phase(corev1.VolumeBound).Obj()},
+			want:    []string{},
+		},
+		"gated": {
+			objects: []snapshot.Object{gated(pod().Obj()), claim.Obj(), class(), MakeNode("a").Obj(), volume("a-10", "a", "10Gi").Obj()},
+			want:    []string{},
+		},
+		"no nodes": {
+			objects: []snapshot.Object{pod().Obj(), claim.Obj(), class()},
+			want:    []string{},
+		},
+		"fits": {
+			objects: []snapshot.Object{pod().Obj(), claim.Obj(), class(), MakeNode("a").Obj(), volume("a-10", "a", "10Gi").Obj()},
+			want:    []string{},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, lines(ask(t, "db-0", tc.objects...))); diff != "" {
+				t.Errorf("report (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -34,6 +34,9 @@ type profile struct {
 	extenders []string
 }
 
+// defaultSource is the source of a configuration that no file has.
+const defaultSource = "defaults"
+
 // configMaps has the configuration of a scheduler that runs in the cluster.
 func configMaps() snapshot.Query {
 	return snapshot.Query{Kind: snapshot.KindOf[*corev1.ConfigMap](), Namespace: "kube-system"}
@@ -71,7 +74,7 @@ func profileOf(scheduler, file string, s *snapshot.Snapshot) (profile, error) {
 		}
 	}
 	for _, c := range []*config.KubeSchedulerConfiguration{schedulerconfig.Stock(), schedulerconfig.Default()} {
-		if found, ok := find(c, scheduler, "defaults"); ok {
+		if found, ok := find(c, scheduler, defaultSource); ok {
 			return found, nil
 		}
 	}

@@ -1,0 +1,341 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	v1alpha1 "stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
+	"stowage.dev/stowage/pkg/inspect/fit"
+	"stowage.dev/stowage/pkg/inspect/format"
+	"stowage.dev/stowage/pkg/inspect/simulate"
+	"stowage.dev/stowage/pkg/inspect/snapshot"
+	"stowage.dev/stowage/pkg/scheduling/schedulerconfig"
+)
+
+const fitDescription = `fit shows how many replicas of a workload would be placed: on which nodes, with which volumes, and what
+storage is left. If not all fit, it shows what the first one that does not fit lacks. Nothing is written.
+
+The replicas are placed by the scheduler's own code, one after another, on what the cluster has now. Pods
+and claims that the workload has already count. Objects beside the workload in the file, such as claims and
+StorageClasses, count as created.
+
+Not simulated: preemption, extenders, other pods that wait for a node, webhooks, admission policies,
+LimitRanges, ResourceQuotas, and the overhead of a RuntimeClass.`
+
+const fitExamples = `  kubectl stowage fit -f statefulset.yaml
+  kubectl stowage fit -f statefulset.yaml --replicas max
+  kubectl stowage fit --claims 10Gi:local-disks,1Gi:local-log --replicas 5 --one-per-node
+  kubectl stowage fit --claims 100Gi:local-disks:Block --replicas max -o json | jq .placed`
+
+type fitOptions struct {
+	*cluster
+	output                       outputFlag
+	filename, claims, replicas   string
+	schedulerName, configuration string
+	onePerNode                   bool
+}
+
+func newFitCommand(c *cluster) *cobra.Command {
+	o := &fitOptions{cluster: c}
+	cmd := &cobra.Command{
+		Use: "fit (-f FILE | --claims SIZE[:CLASS[:MODE...]],...)", Short: "How many replicas of a workload would be placed, and where", Long: fitDescription,
+		Example: fitExamples, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	o.output.add(cmd, "wide")
+	flags := cmd.Flags()
+	flags.StringVarP(&o.filename, "filename", "f", "", "manifest of a StatefulSet, Deployment, ReplicaSet, Job or Pod; - is the standard input")
+	flags.StringVar(&o.claims, "claims", "", "claims of each replica instead of a manifest: SIZE[:CLASS[:MODE...]], with the default class if there is none; modes are Block, RWO, ROX, RWX, RWOP")
+	flags.StringVar(&o.replicas, "replicas", "", fmt.Sprintf("number of replicas, or max for as many as fit, at most %d; default that of the manifest, or 1", fit.Most))
+	flags.BoolVar(&o.onePerNode, "one-per-node", false, "with --claims: no two replicas on a node")
+	flags.StringVar(&o.schedulerName, "scheduler-name", "", "scheduler of the pods; default spec.schedulerName, or with --claims "+schedulerconfig.Name)
+	flags.StringVar(&o.configuration, "config", "", "file with the KubeSchedulerConfiguration of the scheduler")
+	_ = cmd.RegisterFlagCompletionFunc("replicas", cobra.FixedCompletions([]string{"max"}, cobra.ShellCompDirectiveNoFileComp)) // fails for unknown flags only
+	return cmd
+}
+
+func (o *fitOptions) run(cmd *cobra.Command) error {
+	config, err := o.workload(cmd)
+	if err != nil {
+		return err
+	}
+	queries := []snapshot.Query{configMaps()}
+	for _, kind := range snapshot.Scheduling() {
+		queries = append(queries, snapshot.Query{Kind: kind})
+	}
+	s, err := o.read(cmd.Context(), queries...)
+	if err != nil {
+		return err
+	}
+	p, err := profileOf(config.Workload.Template.Spec.SchedulerName, o.configuration, s)
+	if err != nil {
+		return err
+	}
+	config.Simulate = simulate.Config{Snapshot: s, Profile: p.KubeSchedulerProfile, Plugins: plugins, PercentageOfNodesToScore: p.percentage}
+	config.Configuration, config.Extenders, config.Explain = p.source, p.extenders, fit.Group
+	report, err := fit.Run(cmd.Context(), config)
+	if err != nil {
+		return err
+	}
+	return o.output.print(cmd, report, func(p *printer) { (fitPrinter{p, report, config.Workload}).print(o.output == "wide") })
+}
+
+// workload reads the flags.
+func (o *fitOptions) workload(cmd *cobra.Command) (config fit.Config, err error) {
+	namespace, err := o.namespace()
+	if err != nil {
+		return config, err
+	}
+	switch {
+	case o.filename != "" && o.claims != "":
+		return config, errors.New("--filename and --claims exclude each other: omit one of them")
+	case o.filename != "" && o.onePerNode:
+		return config, errors.New("--one-per-node: it is for --claims; write the pod anti-affinity to the manifest")
+	case o.filename != "":
+		content, err := o.open(cmd)
+		if err != nil {
+			return config, fmt.Errorf("--filename: %w", err)
+		}
+		defer content.Close()
+		config.Workload, config.Beside, err = fit.Decode(content, namespace, *o.Namespace != "")
+		if err != nil {
+			return config, fmt.Errorf("--filename: %s: %w", o.filename, err)
+		}
+	case o.claims != "":
+		config.Workload, err = fit.Claims{Claims: o.claims, Namespace: namespace, Scheduler: schedulerconfig.Name, OnePerNode: o.onePerNode}.Workload()
+		if err != nil {
+			return config, fmt.Errorf("--claims: %w", err)
+		}
+	default:
+		return config, errors.New("give a manifest with --filename, or claims with --claims, such as --claims 10Gi:local-disks")
+	}
+	scheduler := &config.Workload.Template.Spec.SchedulerName
+	*scheduler = cmp.Or(o.schedulerName, *scheduler, corev1.DefaultSchedulerName)
+	return config, o.count(&config)
+}
+
+// open opens the manifest.
+func (o *fitOptions) open(cmd *cobra.Command) (io.ReadCloser, error) {
+	if o.filename == "-" {
+		return io.NopCloser(cmd.InOrStdin()), nil
+	}
+	return os.Open(o.filename)
+}
+
+// count sets the number of replicas.
+func (o *fitOptions) count(config *fit.Config) error {
+	w := config.Workload
+	switch n, err := strconv.Atoi(o.replicas); {
+	case o.replicas == "max":
+		w.Replicas, config.Max = fit.Most, true
+	case o.replicas == "" && w.Replicas < 1:
+		return fmt.Errorf("--filename: %s has no replicas: give a number with --replicas", w)
+	case o.replicas == "" && w.Replicas > fit.Most:
+		return fmt.Errorf("--filename: %s has %d replicas, and at most %d can be simulated: give fewer with --replicas", w, w.Replicas, fit.Most)
+	case o.replicas == "":
+	case err != nil || n < 1 || n > fit.Most:
+		return fmt.Errorf("--replicas: must be max or a number from 1 to %d, and is %q", fit.Most, o.replicas)
+	default:
+		w.Replicas = n
+	}
+	return nil
+}
+
+// fitPrinter prints a report.
+type fitPrinter struct {
+	*printer
+	*v1alpha1.Fit
+	workload *fit.Workload
+}
+
+// maxReplicas are listed; of more, the nodes are.
+const maxReplicas = 50
+
+func (p fitPrinter) print(wide bool) {
+	p.paragraph(p.sentence(), "")
+	for _, why := range p.Unknown {
+		p.paragraph("- "+why, "  ")
+	}
+	configuration := "its default configuration"
+	if p.Configuration != defaultSource {
+		configuration = "the configuration of " + p.Configuration
+	}
+	p.paragraph(fmt.Sprintf("The scheduler is %s, with %s.", p.Scheduler, configuration), "")
+	switch {
+	case len(p.Replicas) > maxReplicas && !wide:
+		p.nodes()
+	case len(p.Replicas) > 0:
+		p.replicas()
+	}
+	if p.Missing != nil {
+		p.missing()
+	}
+	if len(p.Left) > 0 {
+		p.left()
+	}
+}
+
+// sentence is the answer.
+func (p fitPrinter) sentence() string {
+	switch {
+	case p.Verdict == v1alpha1.FitUnknown && len(p.Replicas) == 0:
+		return fmt.Sprintf("It is not known whether %s fit. The reasons:", p.count(p.Requested))
+	case p.Verdict == v1alpha1.FitUnknown && p.Most:
+		return fmt.Sprintf("It is not known how many fit. On what could be read and simulated, %s would be placed. The reasons:", p.count(p.Placed))
+	case p.Verdict == v1alpha1.FitUnknown:
+		return fmt.Sprintf("It is not known whether %s fit. On what could be read and simulated, %d would be placed. The reasons:", p.count(p.Requested), p.Placed)
+	case p.Placed == 0 && p.Requested == 1:
+		return fmt.Sprintf("%s does not fit.", p.count(1))
+	case p.Placed == 0:
+		return fmt.Sprintf("Not one of %s fits.", p.count(p.Requested))
+	case p.Most && p.Placed == p.Requested:
+		return fmt.Sprintf("%s fit; no more are simulated.%s", p.count(p.Placed), p.already())
+	case p.Most:
+		return fmt.Sprintf("%s would be placed, and no more.%s", p.count(p.Placed), p.already())
+	case p.Verdict == v1alpha1.DoesNotFit:
+		return fmt.Sprintf("Only %d of %s would be placed.%s", p.Placed, p.count(p.Requested), p.already())
+	case p.Placed == 1:
+		return fmt.Sprintf("%s fits.%s", p.count(1), p.already())
+	}
+	return fmt.Sprintf("All of %s fit.%s", p.count(p.Placed), p.already())
+}
+
+// count is a number of replicas and what they are of.
+func (p fitPrinter) count(n int) string {
+	if p.Kind == "" {
+		return format.Count(n, "pod") + " with these claims"
+	}
+	return fmt.Sprintf("%s of %s", format.Count(n, "replica"), p.workload)
+}
+
+// already is the number of replicas that have a node.
+func (p fitPrinter) already() string {
+	switch p.Running {
+	case 0:
+		return ""
+	case 1:
+		return " 1 of them runs already."
+	}
+	return fmt.Sprintf(" %d of them run already.", p.Running)
+}
+
+// replicas prints each replica and its claims.
+func (p fitPrinter) replicas() {
+	rows := [][]string{{"REPLICA", "NODE", "CLAIM", "CLASS", "REQUEST", "VOLUME"}}
+	for _, r := range p.Replicas {
+		node := r.Node
+		if r.Running {
+			node += " (runs)"
+		}
+		if len(r.Claims) == 0 {
+			rows = append(rows, []string{r.Name, node, "", "", "", ""})
+		}
+		for _, c := range r.Claims {
+			rows = append(rows, []string{r.Name, node, c.Name, c.Class, format.Size(c.Bytes), volumeOf(c)})
+		}
+	}
+	fmt.Fprintln(p)
+	p.table(rows)
+}
+
+func volumeOf(c v1alpha1.FitClaim) string {
+	text := c.Volume
+	switch {
+	case c.Provisioned:
+		return "to be provisioned"
+	case c.VolumeBytes > 0:
+		text += fmt.Sprintf(" (%s)", format.Size(c.VolumeBytes))
+	}
+	if c.Bound {
+		text += ", bound"
+	}
+	return text
+}
+
+// nodes prints the number of replicas of each node.
+func (p fitPrinter) nodes() {
+	count := map[string]int{}
+	for _, r := range p.Replicas {
+		count[r.Node]++
+	}
+	rows := [][]string{{"NODE", "REPLICAS"}}
+	nodes := make([]string, 0, len(count))
+	for node := range count {
+		if node != "" {
+			nodes = append(nodes, node)
+		}
+	}
+	slices.SortFunc(nodes, func(a, b string) int { return cmp.Or(count[b]-count[a], cmp.Compare(a, b)) })
+	for _, node := range nodes[:min(len(nodes), maxReplicas)] {
+		rows = append(rows, []string{node, strconv.Itoa(count[node])})
+	}
+	fmt.Fprintln(p)
+	p.table(rows)
+	if n := len(nodes) - maxReplicas; n > 0 {
+		fmt.Fprintf(p, "and %s\n", format.Count(n, "more node"))
+	}
+	p.paragraph("-o wide lists the replicas.", "")
+}
+
+// missing prints why a replica has no node.
+func (p fitPrinter) missing() {
+	fmt.Fprintln(p)
+	p.paragraph(fmt.Sprintf("%s fits no node:", p.Missing.Replica), "")
+	rows := [][]string{{"NODES", "WHY"}}
+	for _, reason := range p.Missing.Everywhere {
+		rows = append(rows, []string{"all", reasonText(reason)})
+	}
+	for _, g := range p.Missing.Groups {
+		nodes := format.List(g.Nodes, 3)
+		for _, reason := range g.Reasons {
+			rows = append(rows, []string{nodes, reasonText(reason)})
+			nodes = " " // not a hyphen
+		}
+	}
+	p.table(rows)
+}
+
+func reasonText(r v1alpha1.PodReason) string {
+	if r.Detail != "" {
+		return r.Message + ": " + r.Detail
+	}
+	return r.Message
+}
+
+// left prints the free storage.
+func (p fitPrinter) left() {
+	after := "Free"
+	if p.Placed > p.Running {
+		after = "Free afterwards"
+	}
+	rows := [][]string{{"CLASS", "FREE VOLUMES", "SUM", "LARGEST", "CSI CAPACITY"}}
+	for _, l := range p.Left {
+		row := []string{l.Class, strconv.Itoa(l.Volumes), "", "", ""}
+		if l.Volumes > 0 {
+			row[2], row[3] = format.Size(l.Bytes), format.Size(l.LargestBytes)
+		}
+		switch {
+		case l.CapacityBytes != nil:
+			row[4] = format.Size(*l.CapacityBytes)
+			if l.LargestCapacityBytes != nil {
+				row[4] += ", largest " + format.Size(*l.LargestCapacityBytes)
+			}
+		case l.Provisions:
+			row[4] = "not reported"
+		}
+		rows = append(rows, row)
+	}
+	fmt.Fprintln(p)
+	p.paragraph(fmt.Sprintf("%s on the %s that the pods may use:", after, format.Count(p.EligibleNodes, "node")), "")
+	p.table(rows)
+}

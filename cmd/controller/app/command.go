@@ -49,7 +49,7 @@ See docs/controller.md. Its configuration is in docs/controller-configuration.md
 // NewCommand returns the stowage-controller command. It works until the command's
 // context is done.
 func NewCommand() *cobra.Command {
-	cmd := command.New(command.Config[*v1alpha1.ControllerConfiguration]{
+	return command.New(command.Config[*v1alpha1.ControllerConfiguration]{
 		Name: componentName, Short: "Release the claims of lost nodes", Long: longDescription,
 		File:    "file with a ControllerConfiguration (controller.config.stowage.dev/v1alpha1); without one the defaults hold",
 		Default: v1alpha1.Default,
@@ -62,12 +62,6 @@ func NewCommand() *cobra.Command {
 		},
 		Run: run,
 	})
-	pav := newPavCommand()
-	// cli.Run prints the errors of commands that set up logs themselves, and logs those of the
-	// others.
-	pav.PersistentPreRunE = cmd.PersistentPreRunE
-	cmd.AddCommand(pav)
-	return cmd
 }
 
 // run works until ctx ends, or until another replica leads.

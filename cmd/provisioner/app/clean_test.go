@@ -18,6 +18,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/device/host"
 	"stowage.dev/stowage/pkg/localdisk/device/ticket"
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/testing/commands"
 )
 
 // slotFor is a folder with a mounted file system "files" and a link "raw" to a device,
@@ -105,7 +106,7 @@ func clean(t *testing.T, args map[string]string, method ...string) (cleanjob.Res
 	if len(method) > 0 {
 		words = append(append(words, "--"), method...)
 	}
-	_, err := run(t, newCleanCommand(), words...)
+	_, err := commands.Output(t, newCleanCommand(), words...)
 	text, readErr := os.ReadFile(args["result"])
 	if readErr != nil {
 		t.Fatalf("%v, and no result: %v", err, readErr)

@@ -57,7 +57,7 @@ const TombstonesValue = "true"
 // Annotations that components write.
 const (
 	// What `pv.kubernetes.io/provisioned-by` was before the volume was [adopted](migrating-from-local-static-provisioner.md).
-	// On: volume. By: `stowage-provisioner adopt`.
+	// On: volume. By: `kubectl stowage adopt`.
 	AdoptedFromAnnotation = "stowage.dev/adopted-from"
 	// Attempt of the provisioner's request that the Job belongs to.
 	// On: cleaning Job. By: controller.

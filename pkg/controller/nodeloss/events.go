@@ -104,9 +104,9 @@ func (c *Controller) stateEvent(f *volumeFacts, d rules.Decision) (reason, note 
 		return eventLost, why + "; its reclaim policy is not Delete: it stays until an administrator deletes it"
 	case rules.Unidentified:
 		if d.Message != "" {
-			return eventLost, why + "; the volume stays because " + d.Message + ", and a tombstone would have that disk cleaned: stowage-provisioner release removes the volume"
+			return eventLost, why + "; the volume stays because " + d.Message + ", and a tombstone would have that disk cleaned: kubectl stowage release removes the volume"
 		}
-		return eventLost, why + "; the volume stays because it has no disk identity, so no provisioner would find its disk to clean it: stowage-provisioner release removes the volume"
+		return eventLost, why + "; the volume stays because it has no disk identity, so no provisioner would find its disk to clean it: kubectl stowage release removes the volume"
 	case rules.Blocked:
 		if d.Message == "" {
 			return "", ""

@@ -44,7 +44,7 @@ func TestEveryStateIsReported(t *testing.T) {
 	for _, state := range []struct {
 		rules.State
 		want string
-	}{{rules.Waiting, "will be removed"}, {rules.Unidentified, "stowage-provisioner release"}, {rules.Retained, "until an administrator deletes it"}} {
+	}{{rules.Waiting, "will be removed"}, {rules.Unidentified, "kubectl stowage release"}, {rules.Retained, "until an administrator deletes it"}} {
 		d.State = state.State
 		c.recordState(f, d)
 		change, there := <-written.ResultChan()

@@ -22,7 +22,7 @@ func orphan(s *Slot) Decision {
 	case s.DuplicatePV != "":
 		return wait(stowage.EntrySkipped, disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.DuplicatePV))
 	case s.UnmanagedPV != "":
-		return wait(stowage.EntrySkipped, disk.Problemf(disk.ForeignVolume, "volume %s offers this disk and lacks the provisioner's labels or annotations: delete it, or adopt it with `stowage-provisioner adopt`", s.UnmanagedPV))
+		return wait(stowage.EntrySkipped, disk.Problemf(disk.ForeignVolume, "volume %s offers this disk and lacks the provisioner's labels or annotations: delete it, or adopt it with `kubectl stowage adopt`", s.UnmanagedPV))
 	case !s.Configured:
 		return wait(stowage.EntrySkipped, disk.Problemf(disk.NotConfigured, "the disk is dirty, and the configuration no longer has class %q", s.Key.Class))
 	}
@@ -167,7 +167,7 @@ func (s *Slot) OtherClusters(r *disk.Record) bool {
 
 // Acknowledge returns the end of a message that explains how to acknowledge data.
 func Acknowledge(name string) string {
-	return "then acknowledge it with `stowage-provisioner acknowledge` or annotation stowage.dev/publish-retained=" + name + " on the node's LocalDiskReport"
+	return "then acknowledge it with `kubectl stowage acknowledge` or annotation stowage.dev/publish-retained=" + name + " on the node's LocalDiskReport"
 }
 
 // OfOtherNode returns the problem of a disk that ForeignPV has.

@@ -41,7 +41,7 @@ func candidate(s *Slot, first int64) Decision {
 	case s.DuplicatePV != "":
 		return skip(disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.DuplicatePV))
 	case s.UnmanagedPV != "":
-		return skip(disk.Problemf(disk.ForeignVolume, "volume %s has this path and node, and Stowage does not manage it: delete it, or adopt it with `stowage-provisioner adopt`", s.UnmanagedPV))
+		return skip(disk.Problemf(disk.ForeignVolume, "volume %s has this path and node, and Stowage does not manage it: delete it, or adopt it with `kubectl stowage adopt`", s.UnmanagedPV))
 	case s.Record == nil && s.Former != nil:
 		return skip(MachineChanged(s.Former.Identity, s.Fact.Identity))
 	case s.Record != nil && !s.Stayed && !s.NodesAsked:

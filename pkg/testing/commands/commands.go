@@ -46,3 +46,14 @@ func Run(t *testing.T, command func() *cobra.Command, cases map[string]Case) {
 		})
 	}
 }
+
+// Output runs a command and returns what it prints, errors included.
+func Output(t *testing.T, cmd *cobra.Command, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}

@@ -34,7 +34,7 @@ func TestForgedIdentity(t *testing.T) {
 	forged := s.volumeOf("b", "disk1", before.pv.Annotations[wellknown.DiskIdentityAnnotation], corev1.PersistentVolumeReclaimDelete)
 	s.provisionerPod("b")
 	s.report(forged, stowage.EntryMissing)
-	s.WaitEvent(metav1.NamespaceDefault, forged.Name, "VolumeLost", before.pv.Name, s.Name("a"), "stowage-provisioner release")
+	s.WaitEvent(metav1.NamespaceDefault, forged.Name, "VolumeLost", before.pv.Name, s.Name("a"), "kubectl stowage release")
 	report, err := s.reports.Get(s.Context(), s.Name("b"), metav1.GetOptions{})
 	if err != nil || len(report.Spec.Tombstones) > 0 {
 		t.Errorf("tombstones %+v, %v, want none", report.Spec.Tombstones, err)

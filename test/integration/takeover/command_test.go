@@ -19,13 +19,13 @@ type result struct {
 	failed bool
 }
 
-// command runs stowage-provisioner with an administrator's kubeconfig.
+// command runs kubectl-stowage with an administrator's kubeconfig.
 func command(e *fixture.Env, args ...string) result {
 	e.T.Helper()
 	ctx, cancel := deadline.Context(e.Context())
 	defer cancel()
 	out, err := exec.CommandContext(ctx, binary, append(args, "--kubeconfig="+e.Cluster.Kubeconfig())...).CombinedOutput()
-	e.T.Logf("stowage-provisioner %s: %v\n%s", strings.Join(args, " "), err, out)
+	e.T.Logf("kubectl stowage %s: %v\n%s", strings.Join(args, " "), err, out)
 	return result{out: string(out), failed: err != nil}
 }
 

@@ -17,12 +17,12 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// binary is stowage-provisioner, set before any test runs.
+// binary is kubectl-stowage, set before any test runs.
 var binary string
 
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m, build, node.Install)) }
 
 func build(ctx context.Context, _ *cluster.Cluster) (stop func(), err error) {
-	binary, err = cluster.BuildCommand(ctx, cluster.BuildOptions{Progress: os.Stderr}, "stowage.dev/stowage/cmd/provisioner")
+	binary, err = cluster.BuildCommand(ctx, cluster.BuildOptions{Progress: os.Stderr}, "stowage.dev/stowage/cmd/kubectl-stowage")
 	return func() {}, err
 }

@@ -36,7 +36,7 @@ func TestRefuse(t *testing.T) {
 			`useJobForCleaning: Invalid value: "sometimes": must be true or false`,
 		}},
 		"volumes that the Node object owns": {map[string]string{"setPVOwnerRef": "true"}, []string{
-			"setPVOwnerRef: Forbidden: must be off: deleting a Node object would delete its volumes, though the node may come back with the data of their claims. Remove this key; for a node that will not return, use stowage-provisioner release",
+			"setPVOwnerRef: Forbidden: must be off: deleting a Node object would delete its volumes, though the node may come back with the data of their claims. Remove this key; for a node that will not return, use kubectl stowage release",
 		}},
 		"a switch that is a word in quotes": {map[string]string{"useNodeNameOnly": `"true"`}, []string{
 			`useNodeNameOnly: Invalid value: "true": must be true or false`,

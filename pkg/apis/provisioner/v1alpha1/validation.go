@@ -77,7 +77,7 @@ func validate(c *ProvisionerConfiguration) field.ErrorList {
 	}
 	if c.SetPVOwnerRef {
 		v.add(field.Forbidden(field.NewPath("setPVOwnerRef"), "must be off: deleting a Node object would delete its volumes, though the node may come back with the data of their claims. "+
-			"Remove this key; for a node that will not return, use stowage-provisioner release"))
+			"Remove this key; for a node that will not return, use kubectl stowage release"))
 	}
 	for i := range c.JobTolerations {
 		v.toleration(field.NewPath("jobTolerations").Index(i), &c.JobTolerations[i])

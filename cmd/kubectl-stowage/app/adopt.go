@@ -5,17 +5,15 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/workqueue"
 
+	"stowage.dev/stowage/pkg/inspect/snapshot"
 	"stowage.dev/stowage/pkg/localdisk/migrate"
+	"stowage.dev/stowage/pkg/localdisk/migrate/tool"
 )
 
 const adoptDescription = `adopt takes over the volumes of sig-storage-local-static-provisioner, with their
@@ -34,14 +32,19 @@ type adoptOptions struct {
 	whileRunning bool
 }
 
-func newAdoptCommand() *cobra.Command {
+func newAdoptCommand(c *cluster) *cobra.Command {
 	o := &adoptOptions{}
-	cmd := newTool("adopt --config FILE [--node NAME ...] [--confirm]", "Take over the volumes of sig-storage-local-static-provisioner", adoptDescription, clientset, o.run)
+	cmd := newTool(c, &cobra.Command{
+		Use:   "adopt --config FILE [--node NAME ...] [--confirm]",
+		Short: "Take over the volumes of sig-storage-local-static-provisioner",
+		Long:  adoptDescription,
+	}, clientset, o.run)
 	flags := cmd.Flags()
 	flags.StringVar(&o.config, "config", "", "the provisioner's configuration: a ConfigMap in a file, or a folder with a file for each key")
 	flags.StringSliceVar(&o.nodes, "node", nil, "adopt the volumes of this node only; may be given more than once")
 	flags.BoolVar(&o.confirm, "confirm", false, "adopt; without it, list only")
 	flags.BoolVar(&o.whileRunning, "while-running", false, "adopt also on nodes where a pod of the former provisioner runs, which must not serve the classes of the configuration")
+	c.completeFlag(cmd, "node", snapshot.KindOf[*corev1.Node]())
 	_ = cmd.MarkFlagRequired("config") // fails for unknown flags only
 	return cmd
 }
@@ -62,9 +65,7 @@ func (o *adoptOptions) run(cmd *cobra.Command, client kubernetes.Interface) erro
 		fmt.Fprintln(cmd.OutOrStdout(), "There are no volumes to adopt.")
 		return nil
 	}
-	if err := printCandidates(cmd.OutOrStdout(), found.Candidates); err != nil {
-		return err
-	}
+	toolOutput(cmd).Table(candidateTable(found.Candidates))
 	var take []migrate.Candidate
 	taken, left, strange := 0, 0, 0
 	for _, c := range found.Candidates {
@@ -84,9 +85,9 @@ func (o *adoptOptions) run(cmd *cobra.Command, client kubernetes.Interface) erro
 		fmt.Fprintln(cmd.OutOrStdout(), "Nothing was changed. To adopt, run this again with --confirm.")
 		return nil
 	}
-	adopted, err := eachVolume(cmd, take, func(ctx context.Context, c *migrate.Candidate) (string, error) {
+	adopted, err := tool.Batch[migrate.Candidate]{All: take, What: "volumes", Write: func(ctx context.Context, c *migrate.Candidate) (string, error) {
 		return c.Volume, migrate.Adopt(ctx, client, c)
-	})
+	}}.Run(cmd.Context(), cmd.ErrOrStderr())
 	fmt.Fprintf(cmd.OutOrStdout(), "Adopted %d.\n", adopted)
 	if err != nil {
 		return err
@@ -97,7 +98,7 @@ func (o *adoptOptions) run(cmd *cobra.Command, client kubernetes.Interface) erro
 	return nil
 }
 
-func printCandidates(w io.Writer, all []migrate.Candidate) error {
+func candidateTable(all []migrate.Candidate) [][]string {
 	rows := [][]string{{"VOLUME", "NODE", "CLASS", "PATH", "PHASE", "RESULT"}}
 	for _, c := range all {
 		result := string(c.Verdict)
@@ -106,65 +107,5 @@ func printCandidates(w io.Writer, all []migrate.Candidate) error {
 		}
 		rows = append(rows, []string{c.Volume, c.Node, c.Class, c.Path, string(c.Phase), result})
 	}
-	return printTable(w, rows)
-}
-
-// workers is how many volumes are written at a time: with more, the limit is --kube-api-qps, not
-// the latency of the API server.
-const workers = 16
-
-// eachVolume calls do for each volume, for several at a time, prints the errors in the order of
-// the volumes, and returns the number of successes.
-func eachVolume[T any](cmd *cobra.Command, all []T, do func(context.Context, *T) (volume string, err error)) (int, error) {
-	type outcome struct {
-		tried  bool
-		volume string
-		err    error
-	}
-	outcomes := make([]outcome, len(all))
-	workqueue.ParallelizeUntil(cmd.Context(), workers, len(all), func(i int) {
-		volume, err := do(cmd.Context(), &all[i])
-		outcomes[i] = outcome{true, volume, err}
-	})
-	done, changed, failed := 0, 0, 0
-	for _, o := range outcomes {
-		switch {
-		case !o.tried, o.err != nil && cmd.Context().Err() != nil && errors.Is(o.err, cmd.Context().Err()):
-		case errors.Is(o.err, migrate.ErrChanged):
-			changed++
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", o.volume, migrate.ErrChanged)
-		case o.err != nil:
-			failed++
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", o.volume, o.err)
-		default:
-			done++
-		}
-	}
-	switch {
-	case cmd.Context().Err() != nil:
-		return done, fmt.Errorf("interrupted after %d of %d volumes: run this again", done, len(all))
-	case failed > 0:
-		return done, fmt.Errorf("%d of %d volumes could not be written, for the reasons above: run this again", failed+changed, len(all))
-	case changed > 0:
-		return done, fmt.Errorf("%d of %d volumes were changed by others at the same time: run this again", changed, len(all))
-	}
-	return done, nil
-}
-
-// printTable aligns rows of equal length. Empty cells are printed as a hyphen.
-func printTable(w io.Writer, rows [][]string) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			if cells[i] = cell; cell == "" {
-				cells[i] = "-"
-			}
-		}
-		fmt.Fprintln(table, strings.Join(cells, "\t"))
-	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("print the table: %w", err)
-	}
-	return nil
+	return rows
 }

@@ -9,12 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	logsapi "k8s.io/component-base/logs/api/v1"
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"stowage.dev/stowage/pkg/server/command"
 	"stowage.dev/stowage/pkg/testing/commands"
 )
 
@@ -22,6 +23,11 @@ const (
 	pavExamples = "../../../manifests/pav/examples/"
 	pavObjects  = "testdata/render/objects.yaml"
 )
+
+// newTestCommand returns the plugin's command, whose output a test sets.
+func newTestCommand() *cobra.Command {
+	return NewCommand(genericiooptions.NewTestIOStreamsDiscard())
+}
 
 // TestRenderedExamples: each step of each example is rendered as the file that has its name. To
 // write the files, run the command with the same arguments.
@@ -52,15 +58,12 @@ func TestRenderedExamples(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if err := logsapi.ResetForTest(nil); err != nil {
-				t.Fatal(err)
-			}
 			want, err := os.ReadFile(filepath.Join("testdata/render", name))
 			if err != nil {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			cmd := NewCommand()
+			cmd := newTestCommand()
 			cmd.SetOut(&out)
 			cmd.SetArgs(append([]string{"pav", "render", "-f", pavExamples + tc.example + ".yaml", "--step", tc.step}, tc.args...))
 			if err := cmd.ExecuteContext(t.Context()); err != nil {
@@ -89,7 +92,7 @@ func TestRenderErrors(t *testing.T) {
 		return append([]string{"pav", "render", "-f", file, "--step", step}, more...)
 	}
 	context := "--context=" + file("context", "{}")
-	commands.Run(t, NewCommand, map[string]commands.Case{
+	commands.Run(t, newTestCommand, map[string]commands.Case{
 		"no file":                  {Args: []string{"pav", "render", "--step", "creation"}, Err: `required flag(s) "filename" not set`},
 		"no step":                  {Args: []string{"pav", "render", "-f", hello}, Err: `required flag(s) "step" not set`},
 		"a missing file":           {Args: of("/does/not/exist", "creation", context), Err: "/does/not/exist"},
@@ -146,14 +149,7 @@ func TestRenderExitCode(t *testing.T) {
 		"a flag that is unknown": {append(slices.Clone(hello), "creation", "--unknown"), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := logsapi.ResetForTest(nil); err != nil {
-				t.Fatal(err)
-			}
-			cmd := NewCommand()
-			cmd.SetOut(io.Discard)
-			cmd.SetErr(io.Discard)
-			cmd.SetArgs(tc.args)
-			if got := command.Main(cmd); got != tc.want {
+			if got := Main(tc.args, strings.NewReader(""), io.Discard, io.Discard); got != tc.want {
 				t.Errorf("exit code %d, want %d", got, tc.want)
 			}
 		})

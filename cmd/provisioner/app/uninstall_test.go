@@ -5,12 +5,10 @@ package app
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,7 +20,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/migrate"
+	"stowage.dev/stowage/pkg/localdisk/migrate/tool"
+	"stowage.dev/stowage/pkg/testing/builders"
 )
 
 // apiServer answers each request after a delay, and rejects writes of some volumes.
@@ -51,6 +53,15 @@ func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(bytes.NewReader(data)), Request: r}, err
 }
 
+// freeVolume is a volume of node a's provisioner without a claim.
+func freeVolume(name string) *corev1.PersistentVolume {
+	pv := builders.MakePV(name).Class("fast").Hostname("a").Phase(corev1.VolumeAvailable).Label(wellknown.NodeLabel, localpv.NodeHash("a")).
+		Annotation(wellknown.NodeNameAnnotation, "a").ProvisionedBy(localpv.ProvisionedBy("a")).
+		Source(corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/mnt/fast/" + name}}).Obj()
+	pv.Finalizers = []string{wellknown.LocalVolumeFinalizer}
+	return pv
+}
+
 // TestReleaseOfMany: with the default flags, the volumes of many nodes are released within the
 // timeouts of Helm and the Job.
 func TestReleaseOfMany(t *testing.T) {
@@ -58,11 +69,9 @@ func TestReleaseOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &apiServer{takes: answer, refused: []string{"v-0300", "v-0007", "v-1999"}}
 		for i := range volumes {
-			free := ownVolume(fmt.Sprintf("v-%04d", i), corev1.VolumeAvailable)
-			free.Spec.ClaimRef = nil
-			server.volumes = append(server.volumes, *free)
+			server.volumes = append(server.volumes, *freeVolume(fmt.Sprintf("v-%04d", i)))
 		}
-		flags, o := newReleaseCommand().Flags(), releaseOptions{ReleaseOptions: migrate.ReleaseOptions{All: true, Withdraw: true}, confirm: true}
+		flags := newUninstallCommand().Flags()
 		qps, err := flags.GetFloat32("kube-api-qps")
 		if err != nil {
 			t.Fatal(err)
@@ -76,8 +85,21 @@ func TestReleaseOfMany(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		out, err := run(t, against(client, newReleaseCommand(), o.run))
-		check(t, out, err, []string{"2000 to release", "Released 1997."}, "3 of 2000 volumes could not be written")
+		var log bytes.Buffer
+		cmd := &cobra.Command{}
+		cmd.SetOut(&log)
+		cmd.SetErr(&log)
+		release := tool.Release{ReleaseOptions: migrate.ReleaseOptions{All: true, Withdraw: true}, Confirm: true}
+		err = release.Run(t.Context(), client, logOutput(cmd))
+		out := log.String()
+		if want := "3 of 2000 volumes could not be written"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+		for _, want := range []string{"2000 to release", "Released 1997."} {
+			if !strings.Contains(out, want) {
+				t.Errorf("it does not print %q:\n%s", want, out)
+			}
+		}
 		if took := time.Since(begin); took > most {
 			t.Errorf("%d volumes took %v, want at most %v", volumes, took, most)
 		}
@@ -85,34 +107,4 @@ func TestReleaseOfMany(t *testing.T) {
 			t.Errorf("the refusals are not in the order of volumes: %d, %d", first, last)
 		}
 	})
-}
-
-// TestEachVolumeBrokenOff: running calls end, no more start, and successes are counted.
-func TestEachVolumeBrokenOff(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var out bytes.Buffer
-	cmd := &cobra.Command{}
-	cmd.SetContext(ctx)
-	cmd.SetErr(&out)
-	all := make([]int, 1000)
-	for i := range all {
-		all[i] = i
-	}
-	done, err := eachVolume(cmd, all, func(ctx context.Context, i *int) (string, error) {
-		switch {
-		case *i < 100:
-			return strconv.Itoa(*i), nil
-		case *i == 100:
-			cancel()
-		}
-		<-ctx.Done()
-		return strconv.Itoa(*i), ctx.Err()
-	})
-	if err == nil || !strings.Contains(err.Error(), "interrupted after 100 of 1000 volumes") || done != 100 {
-		t.Errorf("done %d, error %v", done, err)
-	}
-	if out.Len() > 0 {
-		t.Errorf("it reports volumes that were not tried: %s", &out)
-	}
 }

@@ -69,7 +69,10 @@ func newPavCommand() *cobra.Command {
 	for _, name := range []string{"filename", "step"} {
 		_ = cmd.MarkFlagRequired(name) // fails for unknown flags only
 	}
-	pav := &cobra.Command{Use: "pav", Short: "Tools for pod-templated volume provisioners", Args: cobra.NoArgs}
+	pav := &cobra.Command{
+		Use: "pav", Short: "Tools for pod-templated volume provisioners", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
 	pav.AddCommand(cmd)
 	return pav
 }
@@ -252,23 +255,16 @@ func readManifest(file, kind string) (map[string]any, error) {
 // readDocuments returns the YAML documents of a file that are not empty, in the shape of JSON. Like
 // kubectl it lets keys override those of a merge.
 func readDocuments(file string) ([]map[string]any, error) {
-	text, err := os.ReadFile(file)
+	parts, err := splitDocuments(file)
 	if err != nil {
 		return nil, err
 	}
 	var documents []map[string]any
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for {
-		part, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return documents, nil
-		}
-		if err == nil {
-			part, err = yaml.YAMLToJSON(part)
-		}
+	for _, part := range parts {
+		text, err := yaml.YAMLToJSON(part)
 		var document map[string]any
 		if err == nil {
-			err = utiljson.Unmarshal(part, &document)
+			err = utiljson.Unmarshal(text, &document)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
@@ -277,4 +273,35 @@ func readDocuments(file string) ([]map[string]any, error) {
 			documents = append(documents, document)
 		}
 	}
+	return documents, nil
+}
+
+// splitDocuments returns the YAML documents of a file that are more than comments.
+func splitDocuments(file string) (documents [][]byte, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		part, err := reader.Read()
+		switch {
+		case errors.Is(err, io.EOF):
+			return documents, nil
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", file, err)
+		case !isBlank(part):
+			documents = append(documents, part)
+		}
+	}
+}
+
+// isBlank reports whether a YAML document has only comments and blank lines.
+func isBlank(document []byte) bool {
+	for line := range bytes.Lines(document) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && string(line) != "---" {
+			return false
+		}
+	}
+	return true
 }

@@ -20,7 +20,9 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/localdisk/migrate/tool"
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/testing/commands"
 )
 
 // referenceVolume is a volume of the reference implementation, of node a.
@@ -79,7 +81,7 @@ func TestAdopt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := clientOf(test.volumes, test.refused)
 			test.options.config = config
-			out, err := run(t, against(client, newAdoptCommand(), test.options.run))
+			out, err := commands.Output(t, against(client, newAdoptCommand(&cluster{}), test.options.run))
 			check(t, out, err, test.prints, test.fails)
 			if got := patchesOf(client); got != test.writes {
 				t.Errorf("%d writes, want %d", got, test.writes)
@@ -89,20 +91,20 @@ func TestAdopt(t *testing.T) {
 }
 
 func TestRelease(t *testing.T) {
-	all := releaseOptions{}
+	all := tool.Release{}
 	all.All = true
 	confirmed := all
-	confirmed.confirm = true
+	confirmed.Confirm = true
 	back := confirmed
 	back.GiveBack = true
 	uninstall := confirmed
-	uninstall.stopProvisioners, uninstall.Withdraw = true, true
+	uninstall.StopProvisioners, uninstall.Withdraw = true, true
 	free := ownVolume("free", corev1.VolumeAvailable)
 	free.Spec.ClaimRef = nil
 	deleting := ownVolume("v", corev1.VolumeReleased)
 	deleting.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	for name, test := range map[string]struct {
-		options releaseOptions
+		options tool.Release
 		volumes []runtime.Object
 		prints  []string
 		fails   string
@@ -128,7 +130,9 @@ func TestRelease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := clientOf(test.volumes, nil)
-			out, err := run(t, against(client, newReleaseCommand(), test.options.run))
+			out, err := commands.Output(t, against(client, newReleaseCommand(&cluster{}), func(cmd *cobra.Command, client kubernetes.Interface) error {
+				return test.options.Run(cmd.Context(), client, toolOutput(cmd))
+			}))
 			check(t, out, err, test.prints, test.fails)
 			if got := patchesOf(client); got != test.writes {
 				t.Errorf("%d writes, want %d", got, test.writes)
@@ -139,23 +143,34 @@ func TestRelease(t *testing.T) {
 
 // TestFlags: invalid flags are rejected before the cluster is read.
 func TestFlags(t *testing.T) {
-	for _, test := range []struct {
-		cmd   *cobra.Command
+	kubeconfig := "--kubeconfig=" + file(t, "kubeconfig", "apiVersion: v1\nkind: Config\n")
+	for name, test := range map[string]struct {
 		args  []string
 		fails string
 	}{
-		{newAdoptCommand(), nil, "config"},
-		{newAdoptCommand(), []string{"--config=f", "volume"}, "volume"},
-		{newReleaseCommand(), nil, "all node"},
-		{newReleaseCommand(), []string{"--confirm"}, "all node"},
-		{newReleaseCommand(), []string{"--all", "--node=a"}, "all node"},
-		{newReleaseCommand(), []string{"--node=a", "--stop-provisioners"}, "node stop-provisioners"},
-		{newReleaseCommand(), []string{"--all", "--withdraw", "--give-back"}, "give-back withdraw"},
-		{newReleaseCommand(), []string{"--all"}, "use --kubeconfig"},
+		"adopt without its configuration":             {[]string{"adopt"}, `required flag(s) "config" not set`},
+		"adopt by name":                               {[]string{"adopt", "--config=f", "volume"}, "volume"},
+		"adopt on files":                              {[]string{"adopt", "--config=f", "--from=f"}, "--from: adopt changes a cluster, and cannot change files: omit --from"},
+		"release of nothing":                          {[]string{"release"}, "[all node]"},
+		"release of nothing, confirmed":               {[]string{"release", "--confirm"}, "[all node]"},
+		"release of all and of one":                   {[]string{"release", "--all", "--node=a"}, "[all node]"},
+		"release of one, and of its provisioner":      {[]string{"release", "--node=a", "--stop-provisioners"}, "[node stop-provisioners]"},
+		"release to the reference, and deleted":       {[]string{"release", "--all", "--withdraw", "--give-back"}, "[give-back withdraw]"},
+		"release while the API server is away":        {[]string{"release", "--all", kubeconfig, "--server=http://127.0.0.1:1"}, "the API server at http://127.0.0.1:1 does not answer; check --kubeconfig, --context and --server: "},
+		"acknowledge nothing":                         {[]string{"acknowledge"}, "[all node class]"},
+		"acknowledge a reason of nothing":             {[]string{"acknowledge", "--reason=NotEmpty"}, "[all node class]"},
+		"acknowledge all, and of a node":              {[]string{"acknowledge", "--all", "--node=a"}, "[all node]"},
+		"acknowledge all, and of a class":             {[]string{"acknowledge", "--all", "--class=a"}, "[all class]"},
+		"acknowledge on files":                        {[]string{"acknowledge", "--all", "--from=f"}, "--from: acknowledge changes a cluster"},
+		"acknowledge a node by an argument":           {[]string{"acknowledge", "--all", "a"}, "a"},
+		"a kubeconfig that does not exist":            {[]string{"acknowledge", "--all", "--kubeconfig=/does/not/exist"}, "/does/not/exist"},
+		"a context that the kubeconfig does not have": {[]string{"acknowledge", "--all", kubeconfig, "--context=b"}, `context "b" does not exist`},
 	} {
-		if _, err := run(t, test.cmd, test.args...); err == nil || !strings.Contains(err.Error(), test.fails) {
-			t.Errorf("%s %q: %v, want %q", test.cmd.Name(), test.args, err, test.fails)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := commands.Output(t, newTestCommand(), test.args...); err == nil || !strings.Contains(err.Error(), test.fails) {
+				t.Errorf("%v, want %q", err, test.fails)
+			}
+		})
 	}
 }
 

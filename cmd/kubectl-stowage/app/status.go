@@ -101,21 +101,26 @@ func (c *cluster) status(cmd *cobra.Command, wait time.Duration) (*inspect.Statu
 	return status, err
 }
 
-// readStatus reads what the status needs: first the workloads, then the ConfigMaps that they mount, since those
-// of others are many and can hold anything.
 func (c *cluster) readStatus(ctx context.Context) (*inspect.Status, error) {
-	s, err := c.read(ctx, install.Queries()...)
+	s, err := c.readInstallation(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if c.from == "" {
-		maps, err := c.read(ctx, configQueries(s)...)
-		if err != nil {
-			return nil, err
-		}
-		s = snapshot.Merge(s, maps)
-	}
 	return install.Assess(s), nil
+}
+
+// readInstallation reads what the status needs: first the workloads, then the ConfigMaps that they mount, since
+// those of others are many and can hold anything.
+func (c *cluster) readInstallation(ctx context.Context) (*snapshot.Snapshot, error) {
+	s, err := c.read(ctx, install.Queries()...)
+	if err != nil || c.from != "" {
+		return s, err
+	}
+	maps, err := c.read(ctx, configQueries(s)...)
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.Merge(s, maps), nil
 }
 
 // configQueries read the ConfigMaps of the installation in a snapshot.
@@ -129,22 +134,13 @@ func configQueries(s *snapshot.Snapshot) []snapshot.Query {
 	return queries
 }
 
-// printStatus prints the answer, then what is wrong with what to do, then components and all checks.
+// printStatus prints the answer, then what is wrong with what to do, then the components and the other checks.
 func printStatus(p *printer, status *inspect.Status) {
 	p.paragraph(install.Summary(status), "")
-	for _, state := range []inspect.CheckState{inspect.CheckProblem, inspect.CheckWarning, inspect.CheckUnknown} {
+	for _, state := range []inspect.CheckState{inspect.CheckProblem, inspect.CheckWarning} {
 		for _, check := range status.Checks {
-			if check.State != state {
-				continue
-			}
-			fmt.Fprintln(p)
-			p.paragraph(strings.ToUpper(string(state))+": "+check.Part+", "+check.Name+": "+check.Message, "  ")
-			if check.Next != "" {
-				fmt.Fprint(p, "  ")
-				p.paragraph("Next: "+check.Next, "    ")
-			}
-			if check.Link != "" {
-				fmt.Fprintln(p, "  See:", check.Link)
+			if check.State == state {
+				printFault(p, &check)
 			}
 		}
 	}
@@ -156,14 +152,33 @@ func printStatus(p *printer, status *inspect.Status) {
 		}
 		p.table(rows)
 	}
-	fmt.Fprintln(p)
-	rows := [][]string{{"PART", "CHECK", "STATE", "RESULT"}}
-	for _, c := range status.Checks {
-		rows = append(rows, []string{c.Part, c.Name, string(c.State), c.Message})
+	rows := [][]string{{"STATE", "PART", "CHECK", "RESULT"}}
+	for _, state := range []inspect.CheckState{inspect.CheckUnknown, inspect.CheckOK} {
+		for _, c := range status.Checks {
+			if c.State == state {
+				rows = append(rows, []string{string(state), c.Part, c.Name, c.Message})
+			}
+		}
 	}
-	p.table(rows)
+	if len(rows) > 1 {
+		fmt.Fprintln(p)
+		p.table(rows)
+	}
 	if len(status.Unseen) > 0 {
 		fmt.Fprintln(p)
-		p.paragraph("Not seen, because you may not list them: "+format.List(status.Unseen, len(status.Unseen))+".", "  ")
+		p.paragraph("Not seen: "+format.List(status.Unseen, len(status.Unseen))+". A user who may list these in all namespaces gets the other answers.", "  ")
+	}
+}
+
+// printFault prints a check that is not OK, and what to do.
+func printFault(p *printer, check *inspect.Check) {
+	fmt.Fprintln(p)
+	p.paragraph(strings.ToUpper(string(check.State))+" "+check.Part+" "+check.Name+": "+check.Message, "  ")
+	if check.Next != "" {
+		fmt.Fprint(p, "  ")
+		p.paragraph("Next: "+check.Next, "    ")
+	}
+	if check.Link != "" {
+		fmt.Fprintln(p, "  See: "+check.Link)
 	}
 }

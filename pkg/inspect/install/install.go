@@ -104,8 +104,14 @@ func (a *assessment) status() *inspect.Status {
 	for _, w := range a.workloads {
 		status.Components = append(status.Components, w.component())
 	}
+	used := map[string]bool{"configmaps": true}
+	for _, q := range Queries() {
+		used[q.Kind.Resource.GroupResource().String()] = true
+	}
 	for _, gap := range a.s.Gaps {
-		status.Unseen = append(status.Unseen, gap.String())
+		if used[gap.Resource] {
+			status.Unseen = append(status.Unseen, gap.String())
+		}
 	}
 	slices.Sort(status.Unseen)
 	status.Unseen = slices.Compact(status.Unseen)

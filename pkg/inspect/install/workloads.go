@@ -175,6 +175,15 @@ func partOf(meta *metav1.ObjectMeta, pod *corev1.PodSpec) *part {
 	return nil
 }
 
+// Pods returns the pods of the installation.
+func Pods(s *snapshot.Snapshot) []*corev1.Pod {
+	var all []*corev1.Pod
+	for _, w := range find(s) {
+		all = append(all, w.pods...)
+	}
+	return all
+}
+
 // selected returns the pods of a selector.
 func selected(pods []*corev1.Pod, namespace string, by *metav1.LabelSelector) []*corev1.Pod {
 	selector, err := metav1.LabelSelectorAsSelector(by)

@@ -8,10 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/inspect/localdisks"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
 	"stowage.dev/stowage/pkg/scheduling/topology"
 )
@@ -19,24 +19,15 @@ import (
 // places finds the nodes of conditions.
 type places struct {
 	index *topology.Index[*v1alpha1.StorageMapPlace]
-	// hosts has the nodes by hostname; an empty name stands for several.
-	hosts map[string]string
+	hosts map[string]string // nodes by hostname
 	// complete: a node that is not in the index does not exist.
 	complete bool
 }
 
 func newPlaces(s *snapshot.Snapshot) *places {
-	p := &places{index: topology.NewIndex[*v1alpha1.StorageMapPlace](), hosts: map[string]string{}, complete: snapshot.Complete[*corev1.Node](s)}
+	p := &places{index: topology.NewIndex[*v1alpha1.StorageMapPlace](), hosts: localdisks.Hosts(s), complete: snapshot.Complete[*corev1.Node](s)}
 	for _, node := range snapshot.Of[*corev1.Node](s) {
 		p.index.SetNode(node)
-		host := node.Labels[corev1.LabelHostname]
-		switch _, several := p.hosts[host]; {
-		case host == "":
-		case several:
-			p.hosts[host] = ""
-		default:
-			p.hosts[host] = node.Name
-		}
 	}
 	return p
 }
@@ -71,17 +62,16 @@ func (p *places) ofVolume(pv *corev1.PersistentVolume) (place v1alpha1.StorageMa
 	if affinity == nil || affinity.Required == nil {
 		return v1alpha1.StorageMapPlace{}, true
 	}
-	if node := p.hosts[hostname(affinity.Required)]; node != "" { // most volumes: no condition is compiled
+	if node := p.hosts[localdisks.Hostname(pv)]; node != "" { // most volumes: no condition is compiled
 		return p.ofNode(node), false
 	}
 	if place := p.of(topology.FromNodeAffinity(affinity)); place.Nodes > 0 {
 		return place, false
 	}
-	node := cmp.Or(pv.Annotations[wellknown.NodeNameAnnotation], pv.Annotations[wellknown.PavNodeAnnotation], onlyNode(affinity.Required))
-	if node == "" {
-		return v1alpha1.StorageMapPlace{Zone: onlyValue(affinity.Required, corev1.LabelTopologyZone)}, false
+	if node := localdisks.NodeOf(pv, p.hosts); node != "" {
+		return p.ofNode(node), false
 	}
-	return p.ofNode(node), false
+	return v1alpha1.StorageMapPlace{Zone: localdisks.OnlyValue(affinity, corev1.LabelTopologyZone)}, false
 }
 
 // ofCapacity returns where a driver can provision; the zero place if that is nowhere.
@@ -125,39 +115,6 @@ func (p *places) common(segment *topology.Segment[*v1alpha1.StorageMapPlace]) *v
 		place.NodeState = stateOf(p.index.Node(place.Node).Object)
 	}
 	return place
-}
-
-// hostname returns the only hostname that an affinity requires if it requires nothing else; else it is empty.
-func hostname(required *corev1.NodeSelector) string {
-	if len(required.NodeSelectorTerms) != 1 || len(required.NodeSelectorTerms[0].MatchExpressions) != 1 || len(required.NodeSelectorTerms[0].MatchFields) > 0 {
-		return ""
-	}
-	return onlyValue(required, corev1.LabelHostname)
-}
-
-// onlyNode returns the node that an affinity requires by its name or hostname; empty if it requires none or several.
-func onlyNode(required *corev1.NodeSelector) string {
-	if len(required.NodeSelectorTerms) == 1 {
-		for _, f := range required.NodeSelectorTerms[0].MatchFields {
-			if f.Key == metav1.ObjectNameField && f.Operator == corev1.NodeSelectorOpIn && len(f.Values) == 1 {
-				return f.Values[0]
-			}
-		}
-	}
-	return onlyValue(required, corev1.LabelHostname)
-}
-
-// onlyValue returns the value of a label that an affinity requires; empty if it requires none or several.
-func onlyValue(required *corev1.NodeSelector, label string) string {
-	if len(required.NodeSelectorTerms) != 1 {
-		return ""
-	}
-	for _, e := range required.NodeSelectorTerms[0].MatchExpressions {
-		if e.Key == label && e.Operator == corev1.NodeSelectorOpIn && len(e.Values) == 1 {
-			return e.Values[0]
-		}
-	}
-	return ""
 }
 
 // comparePlaces sorts by zone and node, each with what has none at the end.

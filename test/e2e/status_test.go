@@ -105,7 +105,7 @@ func TestStatus(t *testing.T) {
 	}{
 		{
 			"a component that is missing", func() { p.take("deployment", "stowage-controller") },
-			"controller", "installed", "is not installed", func() { p.restore("deployment", "stowage-controller") },
+			"controller", "workload", "is not installed", func() { p.restore("deployment", "stowage-controller") },
 		},
 		{
 			"a policy that was removed", func() { p.take("validatingadmissionpolicy", "stowage-provisioner-volumes") },
@@ -122,7 +122,7 @@ func TestStatus(t *testing.T) {
 				p.signal("SIGSTOP")
 				p.Kubectl("--namespace=stowage-node-lease", "patch", "lease", "two", "--type=merge", `--patch={"spec":{"renewTime":"`+metav1.Now().Add(-300e9).UTC().Format(metav1.RFC3339Micro)+`"}}`)
 			},
-			"provisioner", "nodes", "no heartbeat on two", func() { p.signal("SIGCONT") },
+			"provisioner", "nodes", "no heartbeat from two", func() { p.signal("SIGCONT") },
 		},
 		{
 			"a scheduler of a minor that is too new", func() { p.image("stowage.dev/stowage-scheduler:dev-kube1.99") },
@@ -207,10 +207,9 @@ func (p *plugin) sysdump() {
 	pod := p.Shell("tenant", "echo value-of-argument; sleep 1000")
 	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PASSWORD", Value: "value-of-environment"}}
 	pod.Annotations = map[string]string{"example.com/token": "value-of-annotation", corev1.LastAppliedConfigAnnotation: `{"password": "value-of-annotation"}`}
-	p.Create(pod,
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, StringData: map[string]string{"password": "value-of-secret"}},
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, Data: map[string]string{"password": "value-of-configmap"}},
-	)
+	p.Create(pod)
+	p.Kubectl("create", "secret", "generic", "tenant", "--from-literal=password=value-of-secret")
+	p.Kubectl("create", "configmap", "tenant", "--from-literal=password=value-of-configmap")
 	file := filepath.Join(t.TempDir(), "dump.tar.gz")
 	if out, code := p.run(p.Cluster.Kubeconfig(), "sysdump", "--output-file="+file); code != 0 {
 		t.Fatalf("exit code %d: %s", code, out)

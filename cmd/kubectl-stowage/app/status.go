@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	inspect "stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
-	"stowage.dev/stowage/pkg/inspect/format"
 	"stowage.dev/stowage/pkg/inspect/install"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
 )
@@ -166,8 +165,19 @@ func printStatus(p *printer, status *inspect.Status) {
 	}
 	if len(status.Unseen) > 0 {
 		fmt.Fprintln(p)
-		p.paragraph("Not seen: "+format.List(status.Unseen, len(status.Unseen))+". A user who may list these in all namespaces gets the other answers.", "  ")
+		p.paragraph("Not seen: "+strings.Join(withoutGroups(status.Unseen), ", ")+". A user who may list these in all namespaces gets the other answers.", "  ")
 	}
+}
+
+// withoutGroups returns resources without their API groups, as kubectl takes them.
+func withoutGroups(resources []string) []string {
+	var all []string
+	for _, text := range resources {
+		resource, where, _ := strings.Cut(text, " ")
+		resource, _, _ = strings.Cut(resource, ".")
+		all = append(all, strings.TrimSpace(resource+" "+where))
+	}
+	return all
 }
 
 // printFault prints a check that is not OK, and what to do.

@@ -31,19 +31,19 @@ const partCluster = "cluster"
 
 // The names of the checks.
 const (
-	checkInstalled = "installed"
-	checkReplicas  = "replicas"
-	checkVersion   = "version"
-	checkLeader    = "leader"
-	checkConfig    = "configuration"
-	checkRights    = "rights"
-	checkPolicies  = "policies"
-	checkKinds     = "kinds"
-	checkNodes     = "nodes"
-	checkClasses   = "classes"
-	checkDisks     = "disks"
-	checkPav       = "pavprovisioners"
-	checkPods      = "pods"
+	checkWorkload = "workload"
+	checkReplicas = "replicas"
+	checkVersion  = "version"
+	checkLeader   = "leader"
+	checkConfig   = "configuration"
+	checkRights   = "rights"
+	checkPolicies = "policies"
+	checkKinds    = "kinds"
+	checkNodes    = "nodes"
+	checkClasses  = "classes"
+	checkDisks    = "disks"
+	checkPav      = "pavprovisioners"
+	checkPods     = "pods"
 )
 
 // few is how many names a message has at most.
@@ -255,7 +255,7 @@ func Summary(status *inspect.Status) string {
 	case len(status.Components) == 0:
 		return "Stowage is not installed."
 	case count[inspect.CheckUnknown] > 0:
-		return "Stowage is healthy as far as can be seen" + tail
+		return "Nothing that could be checked is wrong" + tail
 	}
 	return "Stowage is healthy" + tail
 }

@@ -226,14 +226,14 @@ func TestFaults(t *testing.T) {
 		"all is well": {func(*testing.T, site) {}, nil},
 		"no controller": {
 			func(_ *testing.T, s site) { delete(s, "Deployment stowage-system/stowage-controller") },
-			[]string{"Problem controller installed: is not installed, but ServiceAccount stowage-system/stowage-controller is there: its workload was deleted"},
+			[]string{"Problem controller workload: is not installed, but ServiceAccount stowage-system/stowage-controller is there: its workload was deleted"},
 		},
 		"no controller, as installed": {
 			func(_ *testing.T, s site) {
 				delete(s, "Deployment stowage-system/stowage-controller")
 				delete(s, "ServiceAccount stowage-system/stowage-controller")
 			},
-			[]string{"Problem controller installed: is not installed, but PavProvisioner pav needs it"},
+			[]string{"Problem controller workload: is not installed, but PavProvisioner pav needs it"},
 		},
 		"a policy that was deleted": {
 			func(_ *testing.T, s site) { delete(s, "ValidatingAdmissionPolicy stowage-provisioner-volumes") },
@@ -302,7 +302,7 @@ func TestFaults(t *testing.T) {
 			func(t *testing.T, s site) {
 				object[*coordinationv1.Lease](t, s, diskreports.HeartbeatNamespace, "one").Spec.RenewTime = new(metav1.NewMicroTime(now.Add(-3 * time.Minute)))
 			},
-			[]string{"Problem provisioner nodes: no heartbeat on one, of one for 3m"},
+			[]string{"Problem provisioner nodes: no heartbeat from one for 3m"},
 		},
 		"a node with disks and no pod": {
 			func(_ *testing.T, s site) { s.add(builders.MakeNode("two").Obj(), report("two")) },
@@ -452,7 +452,7 @@ func TestFaults(t *testing.T) {
 				}
 				s.add(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "local-pv-one", Finalizers: []string{"stowage.dev/local-volume"}}})
 			},
-			[]string{"Problem provisioner installed: is not installed, but volume local-pv-one is one that only a provisioner cleans and deletes"},
+			[]string{"Problem provisioner workload: is not installed, but volume local-pv-one is one that only a provisioner cleans and deletes"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

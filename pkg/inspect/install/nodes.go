@@ -54,7 +54,7 @@ func (a *assessment) nodes(own []*workload) {
 		case !pods[name] && snapshot.Complete[*corev1.Pod](a.s):
 			bad["no provisioner runs"] = append(bad["no provisioner runs"], name)
 		case late && snapshot.Complete[*coordinationv1.Lease](a.s):
-			bad["no heartbeat"] = append(bad["no heartbeat"], name)
+			bad[silent] = append(bad[silent], name)
 			if lease != nil {
 				ages[name] = " for " + format.Age(a.now.Add(-age), a.now)
 			}
@@ -72,8 +72,8 @@ func (a *assessment) nodes(own []*workload) {
 	for _, text := range slices.Sorted(maps.Keys(bad)) {
 		nodes := bad[text]
 		on := " on " + format.List(nodes, few)
-		if text == "no heartbeat" {
-			on += ", of " + nodes[0] + cmp.Or(ages[nodes[0]], " never")
+		if text == silent {
+			on = lastBeats(nodes, ages)
 		}
 		if node := exist[snapshot.Name{Name: nodes[0]}]; node != nil && !nodeReady(node) {
 			on += "; " + nodes[0] + " is not Ready"
@@ -98,6 +98,18 @@ func (a *assessment) nodes(own []*workload) {
 		found = append(found, unknown(missing...))
 	}
 	a.add(provisionerPart, checkNodes, "heartbeats and reports from "+format.Count(len(names), "node"), found...)
+}
+
+// silent is what is wrong with a node whose provisioner does not renew its Lease.
+const silent = "no heartbeat"
+
+// lastBeats says from which nodes there are no heartbeats, and since when from the first of them.
+func lastBeats(nodes []string, ages map[string]string) string {
+	age := cmp.Or(ages[nodes[0]], " so far")
+	if len(nodes) == 1 {
+		return " from " + nodes[0] + age
+	}
+	return " from " + format.List(nodes, few) + ", from " + nodes[0] + age
 }
 
 // owners are the pods that have something.

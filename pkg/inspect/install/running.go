@@ -37,22 +37,22 @@ func (a *assessment) installed(p *part, own []*workload) {
 		if p.name != provisionerPart && len(own) > 1 {
 			several = problem("is installed "+strconv.Itoa(len(own))+" times: "+format.List(names, few), "delete all but one", page("install", "what-there-is"))
 		}
-		a.add(p.name, checkInstalled, format.List(names, few), several)
+		a.add(p.name, checkWorkload, format.List(names, few), several)
 		return
 	}
 	if !snapshot.Complete[*appsv1.Deployment](a.s) || !snapshot.Complete[*appsv1.DaemonSet](a.s) {
-		a.add(p.name, checkInstalled, "", unknown("deployments", "daemonsets"))
+		a.add(p.name, checkWorkload, "", unknown("deployments", "daemonsets"))
 		return
 	}
 	if why := a.needed(p); why != "" {
-		a.add(p.name, checkInstalled, "", problem("is not installed, but "+why, p.apply(), page("install", "what-there-is")))
+		a.add(p.name, checkWorkload, "", problem("is not installed, but "+why, p.apply(), page("install", "what-there-is")))
 		return
 	}
 	var lacks *finding
 	if p.name == controllerPart && a.has(provisionerPart) {
 		lacks = warning("is not installed: lost nodes and provisioners that do not run are not noticed", p.apply(), page("controller", "install"))
 	}
-	a.add(p.name, checkInstalled, "is not installed, and nothing that could be seen needs it", lacks)
+	a.add(p.name, checkWorkload, "is not installed, and nothing that could be seen needs it", lacks)
 }
 
 // needed returns what needs a part that is not installed; empty if nothing.

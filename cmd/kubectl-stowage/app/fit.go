@@ -5,6 +5,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	"stowage.dev/stowage/pkg/inspect/format"
 	"stowage.dev/stowage/pkg/inspect/simulate"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
+	"stowage.dev/stowage/pkg/inspect/why"
 	"stowage.dev/stowage/pkg/scheduling/schedulerconfig"
 )
 
@@ -82,7 +84,10 @@ func (o *fitOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	config.Simulate = simulate.Config{Snapshot: s, Profile: p.KubeSchedulerProfile, Plugins: plugins, PercentageOfNodesToScore: p.percentage}
-	config.Configuration, config.Extenders, config.Explain = p.source, p.extenders, fit.Group
+	config.Configuration, config.Extenders = p.source, p.extenders
+	config.Explain = func(ctx context.Context, pod *corev1.Pod, s *snapshot.Snapshot, simulator *simulate.Simulator) (*v1alpha1.PodReport, error) {
+		return why.Pod(ctx, why.PodQuestion{Snapshot: s, Pod: pod, Simulator: simulator, Profile: p.source})
+	}
 	report, err := fit.Run(cmd.Context(), config)
 	if err != nil {
 		return err
@@ -180,7 +185,7 @@ func (p fitPrinter) print(wide bool) {
 	if p.Missing != nil {
 		p.missing()
 	}
-	if len(p.Left) > 0 {
+	if len(p.Left) > 0 && p.EligibleNodes > 0 {
 		p.left()
 	}
 }
@@ -189,11 +194,11 @@ func (p fitPrinter) print(wide bool) {
 func (p fitPrinter) sentence() string {
 	switch {
 	case p.Verdict == v1alpha1.FitUnknown && len(p.Replicas) == 0:
-		return fmt.Sprintf("It is not known whether %s fit. The reasons:", p.count(p.Requested))
+		return fmt.Sprintf("It is not known whether %s can be placed. The reasons:", p.count(p.Requested))
 	case p.Verdict == v1alpha1.FitUnknown && p.Most:
-		return fmt.Sprintf("It is not known how many fit. On what could be read and simulated, %s would be placed. The reasons:", p.count(p.Placed))
+		return fmt.Sprintf("It is not known how many can be placed. On what could be read and simulated, %s would be placed. The reasons:", p.count(p.Placed))
 	case p.Verdict == v1alpha1.FitUnknown:
-		return fmt.Sprintf("It is not known whether %s fit. On what could be read and simulated, %d would be placed. The reasons:", p.count(p.Requested), p.Placed)
+		return fmt.Sprintf("It is not known whether %s can be placed. On what could be read and simulated, %d would be placed. The reasons:", p.count(p.Requested), p.Placed)
 	case p.Placed == 0 && p.Requested == 1:
 		return fmt.Sprintf("%s does not fit.", p.count(1))
 	case p.Placed == 0:
@@ -207,12 +212,12 @@ func (p fitPrinter) sentence() string {
 	case p.Placed == 1:
 		return fmt.Sprintf("%s fits.%s", p.count(1), p.already())
 	}
-	return fmt.Sprintf("All of %s fit.%s", p.count(p.Placed), p.already())
+	return fmt.Sprintf("All %s fit.%s", p.count(p.Placed), p.already())
 }
 
 // count is a number of replicas and what they are of.
 func (p fitPrinter) count(n int) string {
-	if p.Kind == "" {
+	if p.workload.Kind == "" {
 		return format.Count(n, "pod") + " with these claims"
 	}
 	return fmt.Sprintf("%s of %s", format.Count(n, "replica"), p.workload)
@@ -241,18 +246,20 @@ func (p fitPrinter) replicas() {
 			rows = append(rows, []string{r.Name, node, "", "", "", ""})
 		}
 		for _, c := range r.Claims {
-			rows = append(rows, []string{r.Name, node, c.Name, c.Class, format.Size(c.Bytes), volumeOf(c)})
+			rows = append(rows, []string{r.Name, node, c.Name, c.Class, format.Size(c.Bytes), volumeOf(c, r.Node != "")})
 		}
 	}
 	fmt.Fprintln(p)
 	p.table(rows)
 }
 
-func volumeOf(c v1alpha1.FitClaim) string {
+func volumeOf(c v1alpha1.FitClaim, placed bool) string {
 	text := c.Volume
 	switch {
 	case c.Provisioned:
 		return "to be provisioned"
+	case c.Volume == "" && placed:
+		return "not known"
 	case c.VolumeBytes > 0:
 		text += fmt.Sprintf(" (%s)", format.Size(c.VolumeBytes))
 	}
@@ -290,7 +297,7 @@ func (p fitPrinter) nodes() {
 // missing prints why a replica has no node.
 func (p fitPrinter) missing() {
 	fmt.Fprintln(p)
-	p.paragraph(fmt.Sprintf("%s fits no node:", p.Missing.Replica), "")
+	p.paragraph(fmt.Sprintf("%s fits no node:", p.Missing.Name), "")
 	rows := [][]string{{"NODES", "WHY"}}
 	for _, reason := range p.Missing.Everywhere {
 		rows = append(rows, []string{"all", reasonText(reason)})
@@ -303,13 +310,21 @@ func (p fitPrinter) missing() {
 		}
 	}
 	p.table(rows)
+	if len(p.Missing.Changes) > 0 {
+		fmt.Fprintln(p)
+		p.paragraph(fmt.Sprintf("What would help %s: %s.", p.Missing.Name, p.Missing.Changes[0].Text), "")
+	}
 }
 
 func reasonText(r v1alpha1.PodReason) string {
-	if r.Detail != "" {
-		return r.Message + ": " + r.Detail
+	text := r.Message
+	if r.Claim != "" {
+		text = "claim " + r.Claim + ": " + text
 	}
-	return r.Message
+	if r.Detail != "" {
+		text += ": " + r.Detail
+	}
+	return text
 }
 
 // left prints the free storage.

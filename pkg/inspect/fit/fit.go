@@ -44,8 +44,8 @@ type Config struct {
 	Configuration string
 	// Extenders are the URLs of the scheduler's extenders, which a simulation cannot call.
 	Extenders []string
-	// Explain returns the reasons of a verdict about a pod.
-	Explain func(*corev1.Pod, *simulate.Verdict) (everywhere []v1alpha1.PodReason, groups []v1alpha1.NodeGroup)
+	// Explain returns why a pod does not fit, on a snapshot that has the replicas before it, and their simulation.
+	Explain func(context.Context, *corev1.Pod, *snapshot.Snapshot, *simulate.Simulator) (*v1alpha1.PodReport, error)
 }
 
 // Run places the replicas. The error is why the workload cannot be created, or why a plugin could not decide.
@@ -61,14 +61,14 @@ func Run(ctx context.Context, c Config) (*v1alpha1.Fit, error) {
 		classes:    slices.Clone(snapshot.Of[*storagev1.StorageClass](c.Simulate.Snapshot)),
 		priorities: slices.Clone(snapshot.Of[*schedulingv1.PriorityClass](c.Simulate.Snapshot)),
 		report: &v1alpha1.Fit{
-			TypeMeta: v1alpha1.Type("Fit"), Kind: c.Workload.Kind, Namespace: c.Workload.Namespace,
+			TypeMeta: v1alpha1.Type("Fit"), Workload: v1alpha1.FitWorkload{Kind: c.Workload.Kind, Namespace: c.Workload.Namespace},
 			Scheduler: c.Simulate.Profile.SchedulerName, Configuration: c.Configuration,
 			Requested: c.Workload.Replicas, Most: c.Max, Replicas: []v1alpha1.FitReplica{},
 		},
 		used: map[string]bool{},
 	}
 	if c.Workload.Kind != "" {
-		r.report.Name = c.Workload.Name
+		r.report.Workload.Name = c.Workload.Name
 	}
 	if err := r.create(); err != nil {
 		return nil, err
@@ -94,6 +94,8 @@ type run struct {
 	report     *v1alpha1.Fit
 	existing   map[int]*corev1.Pod
 	used       map[string]bool // classes of the claims
+	// placed are the pods that were placed, and the volumes that are reserved for them.
+	placed []snapshot.Object
 	// unplaced is the first replica without a node.
 	unplaced *corev1.Pod
 }
@@ -216,6 +218,9 @@ func (r *run) placeAll(ctx context.Context) error {
 				return nil
 			}
 		}
+		if err == nil {
+			r.hold(pod, node)
+		}
 		r.add(pod, node, false)
 	}
 	return nil
@@ -334,9 +339,9 @@ func (r *run) measure(ctx context.Context) error {
 	}
 	r.report.EligibleNodes = len(eligible)
 	if r.unplaced != nil {
-		missing := &v1alpha1.FitMissing{Replica: pod.Name}
-		missing.Everywhere, missing.Groups = r.Explain(pod, verdict)
-		r.report.Missing = missing
+		if r.report.Missing, err = r.Explain(ctx, pod, r.after(), r.simulator); err != nil {
+			return err
+		}
 	}
 	for _, claim := range r.claimsOf(pod) {
 		r.used[match.ClaimClass(claim)] = true
@@ -368,7 +373,7 @@ func (r *run) conclude() {
 	for _, extender := range r.Extenders {
 		r.unknown("the scheduler calls the extender at %s, which a simulation cannot", extender)
 	}
-	r.report.Unseen = r.unseen()
+	r.report.Unseen = snapshot.Unseen(r.snapshot, r.needed()...)
 	if n := r.report.Unseen; len(n) > 0 {
 		r.unknown("not all objects could be read: %s", strings.Join(n, ", "))
 	}
@@ -382,22 +387,9 @@ func (r *run) conclude() {
 	}
 }
 
-// unseen returns what the answer depends on and could not be read.
-func (r *run) unseen() []string {
-	var unseen []string
-	needed := r.needed()
-	for _, gap := range r.snapshot.Gaps {
-		if needed[gap.Resource] {
-			unseen = append(unseen, gap.String())
-		}
-	}
-	return unseen
-}
-
-// needed returns the resources that the answer depends on.
-func (r *run) needed() map[string]bool {
-	var kinds []snapshot.Kind
-	kinds = append(kinds, snapshot.KindOf[*corev1.Pod](), snapshot.KindOf[*corev1.Node]())
+// needed returns the kinds that the answer depends on.
+func (r *run) needed() []snapshot.Kind {
+	kinds := []snapshot.Kind{snapshot.KindOf[*corev1.Pod](), snapshot.KindOf[*corev1.Node]()}
 	if len(r.used) > 0 {
 		kinds = append(kinds, snapshot.KindOf[*corev1.PersistentVolume](), snapshot.KindOf[*corev1.PersistentVolumeClaim](), snapshot.KindOf[*storagev1.StorageClass]())
 	}
@@ -414,11 +406,7 @@ func (r *run) needed() map[string]bool {
 	if len(spec.ResourceClaims) > 0 {
 		kinds = append(kinds, snapshot.KindOf[*resourcev1.ResourceClaim](), snapshot.KindOf[*resourcev1.ResourceSlice](), snapshot.KindOf[*resourcev1.DeviceClass]())
 	}
-	needed := map[string]bool{}
-	for _, k := range kinds {
-		needed[k.Resource.GroupResource().String()] = true
-	}
-	return needed
+	return kinds
 }
 
 // remote reports whether a claim can have a volume that is not local: it is of a class with a provisioner, or that
@@ -440,26 +428,46 @@ func (r *run) remote() (remote, attached bool) {
 	return remote, attached
 }
 
-// Group is an Explain: the messages of the plugins.
-func Group(_ *corev1.Pod, verdict *simulate.Verdict) (everywhere []v1alpha1.PodReason, groups []v1alpha1.NodeGroup) {
-	everywhere = append(reasons(verdict.Gates), reasons(verdict.Everywhere)...)
-	for _, n := range verdict.Nodes {
-		all := reasons(n.Reasons)
-		i := slices.IndexFunc(groups, func(g v1alpha1.NodeGroup) bool { return slices.Equal(g.Reasons, all) })
-		if i < 0 {
-			i = len(groups)
-			groups = append(groups, v1alpha1.NodeGroup{Reasons: all})
+// after returns the snapshot with what was created, placed and reserved. It has no gaps.
+func (r *run) after() *snapshot.Snapshot {
+	var objects []snapshot.Object
+	created := map[string]bool{}
+	key := func(o snapshot.Object) string { return fmt.Sprintf("%T/%s/%s", o, o.GetNamespace(), o.GetName()) }
+	add := func(o snapshot.Object) {
+		if !created[key(o)] {
+			created[key(o)] = true
+			objects = append(objects, o)
 		}
-		groups[i].Nodes = append(groups[i].Nodes, n.Node.Name)
 	}
-	slices.SortStableFunc(groups, func(a, b v1alpha1.NodeGroup) int { return len(b.Nodes) - len(a.Nodes) })
-	return everywhere, groups
+	for _, claim := range r.claims {
+		add(claim)
+	}
+	for _, o := range slices.Concat(r.placed, r.Beside) {
+		add(o)
+	}
+	for _, k := range snapshot.Kinds() {
+		for _, o := range r.snapshot.Objects(k) {
+			add(o)
+		}
+	}
+	return snapshot.Build(objects...)
 }
 
-func reasons(of []simulate.Reason) []v1alpha1.PodReason {
-	var all []v1alpha1.PodReason
-	for _, reason := range of {
-		all = append(all, v1alpha1.PodReason{Plugin: reason.Plugin, Message: strings.Join(reason.Messages, "; ")})
+// hold notes that a replica is placed, and its volumes reserved.
+func (r *run) hold(pod *corev1.Pod, node string) {
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName = node
+	r.placed = append(r.placed, pod)
+	reserved, _ := r.simulator.Reserved(pod)
+	for name, volume := range reserved {
+		claim, free := r.claims[snapshot.Name(name)], r.volumes[snapshot.Name{Name: volume}]
+		if claim == nil || free == nil {
+			continue
+		}
+		held := free.DeepCopy()
+		held.Spec.ClaimRef = &corev1.ObjectReference{
+			APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+		}
+		r.placed = append(r.placed, held)
 	}
-	return all
 }

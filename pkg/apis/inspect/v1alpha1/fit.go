@@ -13,10 +13,8 @@ type Fit struct {
 	Verdict FitVerdict `json:"verdict"`
 	// unknown is why the verdict is Unknown.
 	Unknown []string `json:"unknown,omitempty"`
-	// kind, namespace and name are those of the workload; kind and name are absent for --claims.
-	Kind      string `json:"kind,omitempty"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name,omitempty"`
+	// workload is the object with the pods.
+	Workload FitWorkload `json:"workload"`
 	// scheduler is the spec.schedulerName of the pods, configuration where its configuration was read.
 	Scheduler     string `json:"scheduler"`
 	Configuration string `json:"configuration"`
@@ -28,8 +26,8 @@ type Fit struct {
 	Running int `json:"running"`
 	// replicas are those that were placed or tried, in order.
 	Replicas []FitReplica `json:"replicas"`
-	// missing is why the first replica without a node has none.
-	Missing *FitMissing `json:"missing,omitempty"`
+	// missing is why the first replica without a node has none, with the replicas before it placed.
+	Missing *PodReport `json:"missing,omitempty"`
 	// eligibleNodes is the number of nodes that the affinity and the tolerations of the pods admit.
 	EligibleNodes int `json:"eligibleNodes"`
 	// left is the storage of the eligible nodes once the replicas are placed, by class; absent if the scheduler
@@ -51,6 +49,13 @@ const (
 	// FitUnknown: what could not be read or simulated can change the answer.
 	FitUnknown FitVerdict = "Unknown"
 )
+
+// FitWorkload is an object with pods. Kind and name are absent for pods of --claims, which have none.
+type FitWorkload struct {
+	Kind      string `json:"kind,omitempty"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name,omitempty"`
+}
 
 // FitReplica is a pod.
 type FitReplica struct {
@@ -78,16 +83,6 @@ type FitClaim struct {
 	Bound bool `json:"bound,omitempty"`
 	// provisioned: the volume would be provisioned on the node.
 	Provisioned bool `json:"provisioned,omitempty"`
-}
-
-// FitMissing is why a replica has no node.
-type FitMissing struct {
-	// replica is the name of the pod.
-	Replica string `json:"replica"`
-	// everywhere are the reasons on all nodes.
-	Everywhere []PodReason `json:"everywhere,omitempty"`
-	// groups are nodes with equal reasons, the largest group first.
-	Groups []NodeGroup `json:"groups,omitempty"`
 }
 
 // FitLeft is free storage of a class, in bytes.

@@ -161,17 +161,21 @@ func warning(message, next, link string) *finding {
 func unknown(kinds ...string) *finding {
 	return &finding{
 		inspect.CheckUnknown, "could not be checked: " + format.List(kinds, len(kinds)) + " could not be read",
-		"run it as a user who may list them in all namespaces", page("kubectl-stowage", "rights-of-status"),
+		"run it as a user who may list them in all namespaces", page("kubectl-stowage", "rights"),
 	}
 }
 
-// add records the findings of a check, or that all is well.
+// add records the findings of a check, each once, or that all is well.
 func (a *assessment) add(part, name, ok string, findings ...*finding) {
 	bad := false
 	for _, f := range findings {
-		if f != nil {
-			a.checks = append(a.checks, inspect.Check{Part: part, Name: name, State: f.state, Message: f.message, Next: f.next, Link: f.link})
-			bad = true
+		if f == nil {
+			continue
+		}
+		bad = true
+		check := inspect.Check{Part: part, Name: name, State: f.state, Message: f.message, Next: f.next, Link: f.link}
+		if !slices.Contains(a.checks, check) {
+			a.checks = append(a.checks, check)
 		}
 	}
 	if !bad {

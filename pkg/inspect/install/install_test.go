@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -211,6 +212,110 @@ func faults(status *inspect.Status) []string {
 		}
 	}
 	return all
+}
+
+// checkAdvice requires that each fault has what to do, and a link to a section that exists.
+func checkAdvice(t *testing.T, status *inspect.Status) {
+	t.Helper()
+	for _, c := range status.Checks {
+		if c.State == inspect.CheckOK {
+			continue
+		}
+		name, anchor, _ := strings.Cut(strings.TrimPrefix(c.Link, "https://stowage.dev/docs/"), "#")
+		text, err := os.ReadFile(filepath.Join("../../../docs", name+".md"))
+		if err != nil || anchor == "" || !slices.Contains(anchors(string(text)), anchor) {
+			t.Errorf("%s %s links to %q, which is no section of a page: %v", c.Part, c.Name, c.Link, err)
+		}
+		if c.Next == "" {
+			t.Errorf("%s %s does not say what to do", c.Part, c.Name)
+		}
+	}
+}
+
+var notInAnchors = regexp.MustCompile("[^a-z0-9 _-]+")
+
+// anchors are those of the headings of a page.
+func anchors(page string) (all []string) {
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "#") {
+			text := notInAnchors.ReplaceAllString(strings.ToLower(strings.TrimSpace(strings.TrimLeft(line, "#"))), "")
+			all = append(all, strings.ReplaceAll(text, " ", "-"))
+		}
+	}
+	return all
+}
+
+// TestUnseen: what cannot be read is unknown, and never a fault or well.
+func TestUnseen(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		gaps    []string
+		healthy bool
+		want    []string
+	}{
+		"Leases": {
+			[]string{"leases.coordination.k8s.io"}, true,
+			[]string{
+				"Unknown scheduler leader: could not be checked: leases could not be read",
+				"Unknown extender leader: could not be checked: leases could not be read",
+				"Unknown provisioner nodes: could not be checked: leases could not be read",
+				"Unknown controller leader: could not be checked: leases could not be read",
+			},
+		},
+		"rights and policies": {
+			[]string{"clusterroles.rbac.authorization.k8s.io", "validatingadmissionpolicies.admissionregistration.k8s.io"}, true,
+			[]string{
+				"Unknown scheduler rights: could not be checked: roles, rolebindings, clusterroles and clusterrolebindings could not be read",
+				"Unknown extender rights: could not be checked: roles, rolebindings, clusterroles and clusterrolebindings could not be read",
+				"Unknown provisioner rights: could not be checked: roles, rolebindings, clusterroles and clusterrolebindings could not be read",
+				"Unknown provisioner policies: could not be checked: validatingadmissionpolicies could not be read",
+				"Unknown controller rights: could not be checked: roles, rolebindings, clusterroles and clusterrolebindings could not be read",
+				"Unknown controller policies: could not be checked: validatingadmissionpolicies could not be read",
+				"Unknown csi rights: could not be checked: roles, rolebindings, clusterroles and clusterrolebindings could not be read",
+				"Unknown csi policies: could not be checked: validatingadmissionpolicies could not be read",
+			},
+		},
+		"workloads": {
+			[]string{"deployments.apps", "daemonsets.apps"}, false,
+			[]string{
+				"Unknown scheduler workload: could not be checked: deployments and daemonsets could not be read",
+				"Unknown extender workload: could not be checked: deployments and daemonsets could not be read",
+				"Unknown provisioner workload: could not be checked: deployments and daemonsets could not be read",
+				"Unknown controller workload: could not be checked: deployments and daemonsets could not be read",
+				"Unknown csi workload: could not be checked: deployments and daemonsets could not be read",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			for at := range s {
+				kind, _, _ := strings.Cut(at, " ")
+				for _, gap := range test.gaps {
+					plural, _, _ := strings.Cut(gap, ".")
+					if strings.ToLower(kind)+"s" == plural || strings.TrimSuffix(strings.ToLower(kind), "y")+"ies" == plural {
+						delete(s, at)
+					}
+				}
+			}
+			snap := s.snapshot()
+			for _, gap := range test.gaps {
+				snap.Gaps = append(snap.Gaps, snapshot.Gap{Resource: gap, Reason: "forbidden"})
+			}
+			status := Assess(snap)
+			checkAdvice(t, status)
+			if diff := cmp.Diff(test.want, faults(status)); diff != "" {
+				t.Errorf("faults (-want +got):\n%s", diff)
+			}
+			if status.Healthy != test.healthy {
+				t.Errorf("healthy is %v, want %v", status.Healthy, test.healthy)
+			}
+			slices.Sort(test.gaps)
+			if diff := cmp.Diff(test.gaps, status.Unseen); diff != "" {
+				t.Errorf("unseen (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 // TestFaults breaks one thing of a healthy installation at a time.
@@ -460,6 +565,7 @@ func TestFaults(t *testing.T) {
 			s := newSite(t)
 			test.change(t, s)
 			status := Assess(s.snapshot())
+			checkAdvice(t, status)
 			if diff := cmp.Diff(test.want, faults(status)); diff != "" {
 				t.Errorf("faults (-want +got):\n%s", diff)
 			}

@@ -182,17 +182,21 @@ func (a *assessment) absent(title string, complete, served bool, p *part) *findi
 	return problem(title+" does not exist", p.apply(), policiesPage)
 }
 
+// kind is a kind of stowage.dev. It is known whether it is served if it could be listed: the answer to users
+// without the right is the same for kinds that do not exist.
+type kind struct {
+	name          string
+	served, known bool
+}
+
+func kindOf[T snapshot.Object](s *snapshot.Snapshot) kind {
+	return kind{snapshot.KindOf[T]().Kind, snapshot.Served[T](s), snapshot.Complete[T](s)}
+}
+
 // kinds checks that the API server serves the kinds of a part.
 func (a *assessment) kinds(p *part) {
-	type kind struct {
-		name   string
-		served bool
-	}
-	local := []kind{{"LocalDiskReport", snapshot.Served[*stowage.LocalDiskReport](a.s)}}
-	pav := []kind{
-		{"PavProvisioner", snapshot.Served[*stowage.PavProvisioner](a.s)}, {"PavVolume", snapshot.Served[*stowage.PavVolume](a.s)},
-		{"PavStaging", snapshot.Served[*stowage.PavStaging](a.s)},
-	}
+	local := []kind{kindOf[*stowage.LocalDiskReport](a.s)}
+	pav := []kind{kindOf[*stowage.PavProvisioner](a.s), kindOf[*stowage.PavVolume](a.s), kindOf[*stowage.PavStaging](a.s)}
 	var all []kind
 	folder := "manifests/crd"
 	switch {
@@ -209,14 +213,20 @@ func (a *assessment) kinds(p *part) {
 	default:
 		return
 	}
-	var names, missing []string
+	var names, missing, unseen []string
 	for _, k := range all {
 		names = append(names, k.name)
-		if !k.served {
+		switch {
+		case !k.served:
 			missing = append(missing, k.name)
+		case !k.known:
+			unseen = append(unseen, strings.ToLower(k.name)+"s")
 		}
 	}
 	var lacks *finding
+	if len(unseen) > 0 {
+		lacks = unknown(unseen...)
+	}
 	if len(missing) > 0 {
 		lacks = problem("the API server does not serve "+format.List(missing, len(missing)), "apply "+folder+", or with Helm set crds.install", guide.Parts.Link())
 	}

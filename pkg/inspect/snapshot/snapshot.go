@@ -141,10 +141,11 @@ func Merge(a, b *Snapshot) *Snapshot {
 			}
 		}
 		for pointer, objects := range from.objects {
-			all := reflect.ValueOf(objects)
-			for i := range all.Len() {
-				s.add(Kind{pointer: pointer}, all.Index(i))
+			all := reflect.ValueOf(s.objects[pointer])
+			if !all.IsValid() {
+				all = reflect.MakeSlice(reflect.SliceOf(pointer), 0, 0)
 			}
+			s.objects[pointer] = reflect.AppendSlice(all, reflect.ValueOf(objects)).Interface()
 		}
 	}
 	return s

@@ -20,7 +20,7 @@ import (
 	"stowage.dev/stowage/pkg/inspect/snapshot"
 )
 
-// dropped is in the place of a value that was left out.
+// dropped replaces a value that was left out.
 const dropped = "(dropped)"
 
 // Redactor leaves out of objects what can be secret.

@@ -165,9 +165,9 @@ func TestLeaveOut(t *testing.T) {
 		want   bool
 	}{
 		"a ConfigMap of others":                    {&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "own"}}, false},
-		"a ConfigMap of ours":                      {&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "stowage-system", Name: "own"}}, true},
+		"a ConfigMap of Stowage":                   {&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "stowage-system", Name: "own"}}, true},
 		"a policy of others":                       {&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}}, false},
-		"a policy of ours":                         {&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "stowage-pav-pods"}}, true},
+		"a policy of Stowage":                      {&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "stowage-pav-pods"}}, true},
 		"a binding of a mutating policy of others": {&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}}, false},
 	} {
 		if got := redactor.Redact(test.object); got != test.want {
@@ -209,8 +209,8 @@ func TestTail(t *testing.T) {
 func TestMetricsPort(t *testing.T) {
 	t.Parallel()
 	ports := func(names ...string) (c corev1.Container) {
-		for _, name := range names {
-			c.Ports = append(c.Ports, corev1.ContainerPort{Name: name})
+		for i, name := range names {
+			c.Ports = append(c.Ports, corev1.ContainerPort{Name: name, ContainerPort: int32(i + 1)})
 		}
 		return c
 	}
@@ -220,10 +220,10 @@ func TestMetricsPort(t *testing.T) {
 		container corev1.Container
 		want      []string
 	}{
-		"provisioner":             {ports("http"), []string{"http", "http"}},
-		"provisioner, over TLS":   {secure, []string{"https", "http"}},
-		"extender":                {ports("https", "health"), []string{"http", "health"}},
-		"scheduler":               {ports("https"), []string{"https", "https"}},
+		"provisioner":             {ports("http"), []string{"http", "1"}},
+		"provisioner, over TLS":   {secure, []string{"https", "1"}},
+		"extender":                {ports("https", "health"), []string{"http", "2"}},
+		"scheduler":               {ports("https"), []string{"https", "1"}},
 		"a container without any": {ports("grpc"), []string{"", ""}},
 	} {
 		scheme, port := metricsPort(&test.container)

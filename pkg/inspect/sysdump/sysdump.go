@@ -13,6 +13,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -154,14 +155,14 @@ func (d *dump) pod(ctx context.Context, pod *corev1.Pod) error {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		scheme, port := metricsPort(c)
-		if port == "" {
+		if port == "" || pod.Status.PodIP == "" {
 			continue
 		}
 		text, err := d.read(ctx, maxMetrics, func(ctx context.Context) (io.ReadCloser, error) {
 			return d.client.CoreV1().Pods(pod.Namespace).ProxyGet(scheme, pod.Name, port, "metrics", nil).Stream(ctx)
 		})
 		if err != nil {
-			// A scheduler, and any part with --secure-metrics, asks for credentials, which the API server does not pass on.
+			// A scheduler, and any part with --secure-metrics, requires credentials, which the API server does not pass on.
 			d.failed("metrics of "+at+" by the pod proxy of the API server", err)
 		} else if err := d.file(path.Join("metrics", at, c.Name+".txt"), text); err != nil {
 			return err
@@ -175,16 +176,19 @@ func (d *dump) pod(ctx context.Context, pod *corev1.Pod) error {
 	return ctx.Err()
 }
 
-// metricsPort returns the scheme and the name of the port of /metrics; empty if there is none.
+// metricsPort returns the scheme and the number of the port of /metrics; empty if there is none. The proxy of pods
+// knows no names of ports.
 func metricsPort(c *corev1.Container) (scheme, port string) {
 	for _, name := range []string{"http", "health", "https"} {
-		if !slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == name }) {
+		i := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == name })
+		if i < 0 {
 			continue
 		}
+		scheme = "http"
 		if name == "https" || slices.Contains(c.Args, "--secure-metrics") {
-			return "https", name
+			scheme = "https"
 		}
-		return "http", name
+		return scheme, strconv.Itoa(int(c.Ports[i].ContainerPort))
 	}
 	return "", ""
 }

@@ -58,8 +58,11 @@ func Age(t, now time.Time) string {
 	if now.IsZero() {
 		return Time(t)
 	}
-	return duration.HumanDuration(max(now.Sub(t), 0))
+	return Duration(now.Sub(t))
 }
+
+// Duration returns a duration as kubectl prints ages; a negative one counts as 0.
+func Duration(d time.Duration) string { return duration.HumanDuration(max(d, 0)) }
 
 // Time returns a time to the second.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

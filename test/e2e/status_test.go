@@ -241,7 +241,13 @@ func (p *plugin) sysdump() {
 			t.Errorf("the archive has no log of %s, but these files: %q; errors: %s", part, slices.Sorted(maps.Keys(files)), files["dump/errors.txt"])
 		}
 	}
-	t.Logf("errors.txt:\n%s", files["dump/errors.txt"])
+	for _, part := range []string{"stowage-provisioner", "stowage-controller"} { // a scheduler requires a token
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(files)), func(name string) bool {
+			return strings.HasPrefix(name, "dump/metrics/stowage-system/"+part+"-") && strings.Contains(files[name], "kubernetes_build_info")
+		}) {
+			t.Errorf("the archive has no metrics of %s; errors: %s", part, files["dump/errors.txt"])
+		}
+	}
 	live, _ := p.status()
 	dumped, code := p.status("--from=" + file)
 	if diff := cmp.Diff(live, dumped); diff != "" || code != 0 {

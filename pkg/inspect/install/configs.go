@@ -34,16 +34,15 @@ var settings = snapshot.Name{Namespace: namespaceOwn, Name: "stowage-provisioner
 
 // configs are the configurations of the parts. Each is nil if it could not be read, or is not valid.
 type configs struct {
-	provisioner *provisioner.ProvisionerConfiguration
-	controller  *controller.ControllerConfiguration
-	extender    *extender.ExtenderConfiguration
+	// provisioners are those of all DaemonSets, which may be several for nodes of different disks.
+	provisioners []*provisioner.ProvisionerConfiguration
+	controller   *controller.ControllerConfiguration
+	extender     *extender.ExtenderConfiguration
 	// lease is that of the scheduler's leader, and args those of the plugin in its first profile that has it.
 	lease *snapshot.Name
 	args  *configv1.VolumeTopologyArgs
-	// provisionerMap is where the provisioner's is.
-	provisionerMap *corev1.ConfigMap
-	// errs are why one is not valid, by part.
-	errs map[string]error
+	// errs are why one is not valid, by ConfigMap.
+	errs map[snapshot.Name]error
 }
 
 // configName is the ConfigMap that a workload mounts as its configuration; false if there is none.
@@ -67,38 +66,39 @@ func Configs(s *snapshot.Snapshot) []snapshot.Name {
 	return names
 }
 
-// readConfigs decodes the configuration of each part, of its first workload.
+// readConfigs decodes the configuration of each workload. Of several of a part other than provisioners it keeps
+// that of the first.
 func (a *assessment) readConfigs() configs {
-	c := configs{errs: map[string]error{}, provisionerMap: a.configMap(settings)}
+	c := configs{errs: map[snapshot.Name]error{}}
 	for _, w := range slices.Backward(a.workloads) {
 		name, ok := w.configName()
 		if !ok {
 			continue
 		}
-		m := a.configMap(name)
-		if w.part.name == provisionerPart {
-			c.provisionerMap = m
-			continue
+		if m := a.configMap(name); m != nil {
+			c.errs[name] = c.decode(w.part, m)
 		}
-		if m == nil {
-			continue
-		}
-		var err error
-		text := []byte(m.Data["config.yaml"])
-		switch w.part.name {
-		case controllerPart:
-			c.controller, err = controller.Decode(text)
-		case extenderPart:
-			c.extender, err = extender.Decode(text)
-		case schedulerPart:
-			c.lease, c.args, err = decodeScheduler(text)
-		}
-		c.errs[w.part.name] = err
-	}
-	if c.provisionerMap != nil {
-		c.provisioner, c.errs[provisionerPart] = provisioner.Decode(c.provisionerMap.Data)
 	}
 	return c
+}
+
+// decode decodes the configuration of a part.
+func (c *configs) decode(p *part, m *corev1.ConfigMap) (err error) {
+	text := []byte(m.Data["config.yaml"])
+	switch p.name {
+	case provisionerPart:
+		var decoded *provisioner.ProvisionerConfiguration
+		if decoded, err = provisioner.Decode(m.Data); err == nil {
+			c.provisioners = append(c.provisioners, decoded)
+		}
+	case controllerPart:
+		c.controller, err = controller.Decode(text)
+	case extenderPart:
+		c.extender, err = extender.Decode(text)
+	case schedulerPart:
+		c.lease, c.args, err = decodeScheduler(text)
+	}
+	return err
 }
 
 func (a *assessment) configMap(name snapshot.Name) *corev1.ConfigMap {
@@ -155,34 +155,36 @@ var configPages = map[string]string{
 	controllerPart:  page("controller-configuration", "configuration-of-the-controller"),
 }
 
-// config checks the configuration of a part.
-func (a *assessment) config(p *part, own []*workload) {
-	name, ok := own[0].configName()
+// config checks the configuration of a workload. Static pods and the node service have none.
+func (a *assessment) config(w *workload) {
+	name, ok := w.configName()
 	if !ok {
-		return // static pods and the node service have none
+		return
 	}
 	m := a.configMap(name)
 	title := fmt.Sprintf("ConfigMap %s/%s", name.Namespace, name.Name)
 	if m == nil {
 		if !snapshot.Complete[*corev1.ConfigMap](a.s) {
-			a.add(p.name, checkConfig, "", unknown("configmaps"))
+			a.add(w.part.name, checkConfig, "", unknown("configmaps"))
 			return
 		}
-		a.add(p.name, checkConfig, "", problem(title+" does not exist, so no pod of it can start", p.apply(), page("install", "what-there-is")))
+		a.add(w.part.name, checkConfig, "", problem(title+" does not exist, so no pod of it can start", w.part.apply(), page("install", "what-there-is")))
 		return
 	}
-	link := configPages[p.name]
-	if err := a.configs.errs[p.name]; err != nil {
-		a.add(p.name, checkConfig, "", problem(title+" is not valid: "+oneLine(err), fmt.Sprintf("kubectl -n %s edit configmap %s", name.Namespace, name.Name), link))
+	edit, link := fmt.Sprintf("kubectl -n %s edit configmap %s", name.Namespace, name.Name), configPages[w.part.name]
+	if err := a.configs.errs[name]; err != nil {
+		a.add(w.part.name, checkConfig, "", problem(title+" is not valid: "+oneLine(err), edit, link))
 		return
 	}
 	var found []*finding
-	if p.name == provisionerPart {
-		for _, text := range a.configs.provisioner.Warnings() {
-			found = append(found, warning(title+", "+text, fmt.Sprintf("kubectl -n %s edit configmap %s", name.Namespace, name.Name), link))
+	if w.part.name == provisionerPart {
+		if decoded, err := provisioner.Decode(m.Data); err == nil {
+			for _, text := range decoded.Warnings() {
+				found = append(found, warning(title+", "+text, edit, link))
+			}
 		}
 	}
-	a.add(p.name, checkConfig, title+" is valid", found...)
+	a.add(w.part.name, checkConfig, title+" is valid", found...)
 }
 
 // oneLine is an error without line breaks. Of many errors it has the first.
@@ -197,11 +199,16 @@ func oneLine(err error) string {
 
 // classes checks that the classes of the provisioners' configuration exist, and that their policy allows them.
 func (a *assessment) classes() {
-	if a.configs.provisioner == nil {
+	if len(a.configs.provisioners) == 0 {
 		return
 	}
 	link := page("provisioner", "what-becomes-a-volume")
-	names := slices.Sorted(maps.Keys(a.configs.provisioner.Classes))
+	var names []string
+	for _, c := range a.configs.provisioners {
+		names = slices.AppendSeq(names, maps.Keys(c.Classes))
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
 	var found []*finding
 	if m := a.configMap(placement); m != nil {
 		allowed := strings.FieldsFunc(m.Data["classes"], func(r rune) bool { return r == ',' || r == ' ' })

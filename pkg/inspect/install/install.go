@@ -75,11 +75,11 @@ func Assess(s *snapshot.Snapshot) *inspect.Status {
 			a.replicas(w)
 			a.version(w)
 			a.leader(w)
+			a.config(w)
 		}
 		if len(own) == 0 {
 			continue
 		}
-		a.config(p, own)
 		if p.name == provisionerPart {
 			a.classes()
 			a.nodes(own)

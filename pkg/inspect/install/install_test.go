@@ -510,6 +510,35 @@ func TestFaults(t *testing.T) {
 			func(_ *testing.T, s site) { delete(s, "ConfigMap stowage-system/stowage-provisioner") },
 			[]string{"Problem provisioner configuration: ConfigMap stowage-system/stowage-provisioner does not exist, so no pod of it can start"},
 		},
+		"a startup taint of which only another key may be removed": {
+			func(t *testing.T, s site) {
+				data := object[*corev1.ConfigMap](t, s, namespaceOwn, "stowage-provisioner").Data
+				data["removeNodeNotReadyTaint"], data["provisionerNotReadyNodeTaintKey"] = "true", "example.com/taint"
+			},
+			[]string{"Problem provisioner rights: ServiceAccount stowage-system/stowage-provisioner lacks 1 right: remove startuptaints.stowage.dev named example.com/taint"},
+		},
+		"metrics over TLS without the right to authenticate": {
+			func(t *testing.T, s site) {
+				c := &object[*appsv1.Deployment](t, s, namespaceOwn, controllerName).Spec.Template.Spec.Containers[0]
+				c.Args = append(c.Args, "--secure-metrics")
+			},
+			[]string{"Problem controller rights: ServiceAccount stowage-system/stowage-controller lacks 2 rights: create subjectaccessreviews.authorization.k8s.io and create tokenreviews.authentication.k8s.io"},
+		},
+		"a second DaemonSet with an invalid configuration": {
+			func(t *testing.T, s site) {
+				second := object[*appsv1.DaemonSet](t, s, namespaceOwn, "stowage-provisioner").DeepCopy()
+				second.Name = "stowage-provisioner-two"
+				for i := range second.Spec.Template.Spec.Volumes {
+					if v := &second.Spec.Template.Spec.Volumes[i]; v.ConfigMap != nil {
+						v.ConfigMap.Name = "two"
+					}
+				}
+				two := configMap("two", namespaceOwn, "")
+				two.Data = map[string]string{"storageClassMap": "two: {}"}
+				s.add(second, two)
+			},
+			[]string{"Problem provisioner configuration: ConfigMap stowage-system/two is not valid: storageClassMap[two].hostDir: Required value: must be the folder on the node where the disks of this class are found"},
+		},
 		"a class that the policy does not allow, and that does not exist": {
 			func(t *testing.T, s site) {
 				object[*corev1.ConfigMap](t, s, namespaceOwn, "stowage-provisioner").Data["storageClassMap"] = "local-disks: {hostDir: /mnt/disks}\nfast: {hostDir: /mnt/fast}\n"

@@ -22,6 +22,7 @@ import (
 
 	"stowage.dev/stowage/manifests"
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/inspect/format"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
 )
@@ -241,7 +242,7 @@ func (a *assessment) rightsFiles(w *workload) []string {
 		return files
 	case provisionerPart:
 		files := []string{"provisioner/rbac.yaml"}
-		if c.provisioner != nil && c.provisioner.RemoveNodeNotReadyTaint {
+		if slices.ContainsFunc(c.provisioners, removesTaint) {
 			files = append(files, "provisioner/startup-taint/rbac.yaml")
 		}
 		return files
@@ -272,7 +273,12 @@ func (a *assessment) rights(p *part, own []*workload) {
 			to = account{} // it has the kubeconfig of kube-scheduler
 		}
 		need, absent := required(a.rightsFiles(w), w, inCluster)
-		a.tune(need)
+		if w.part.name == provisionerPart {
+			a.tuneTaints(need)
+		}
+		if slices.Contains(w.container().Args, "--secure-metrics") {
+			need[""] = append(need[""], secureMetrics...)
+		}
 		missing := lacking(need, granted(a.s, inCluster, to))
 		names = append(names, to.String())
 		switch {
@@ -289,15 +295,26 @@ func (a *assessment) rights(p *part, own []*workload) {
 	a.add(p.name, checkRights, format.List(slices.Compact(names), few)+" has all that it needs", found...)
 }
 
-// tune applies what the chart changes of rights: the key of the startup taint.
-func (a *assessment) tune(need rules) {
-	c := a.configs.provisioner
-	if c == nil || c.NodeNotReadyTaintKey == "" {
-		return
+// secureMetrics are the rights to authenticate and authorize those who read /metrics, as ClusterRole
+// system:auth-delegator has them.
+var secureMetrics = []rbacv1.PolicyRule{
+	{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+	{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
+}
+
+func removesTaint(c *provisioner.ProvisionerConfiguration) bool { return c.RemoveNodeNotReadyTaint }
+
+// tuneTaints replaces the key of the startup taint by those of the configurations.
+func (a *assessment) tuneTaints(need rules) {
+	var keys []string
+	for _, c := range a.configs.provisioners {
+		if removesTaint(c) {
+			keys = append(keys, c.NodeNotReadyTaintKey)
+		}
 	}
 	for i, rule := range need[""] {
 		if slices.Contains(rule.Resources, "startuptaints") {
-			need[""][i].ResourceNames = []string{c.NodeNotReadyTaintKey}
+			need[""][i].ResourceNames = keys
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	inspect "stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/inspect/format"
@@ -63,7 +64,7 @@ func (a *assessment) needed(p *part) string {
 	provisioners := snapshot.Of[*stowage.PavProvisioner](a.s)
 	switch p.name {
 	case provisionerPart:
-		if m := a.configs.provisionerMap; m != nil {
+		if m := a.configMap(settings); m != nil {
 			return fmt.Sprintf("ConfigMap %s/%s configures it", m.Namespace, m.Name)
 		}
 		for _, pv := range snapshot.Of[*corev1.PersistentVolume](a.s) {
@@ -73,7 +74,7 @@ func (a *assessment) needed(p *part) string {
 		}
 	case controllerPart:
 		switch {
-		case a.configs.provisioner != nil && a.configs.provisioner.UseJobForCleaning:
+		case slices.ContainsFunc(a.configs.provisioners, func(c *provisioner.ProvisionerConfiguration) bool { return c.UseJobForCleaning }):
 			return "the provisioners' configuration has useJobForCleaning, so they wait for its Jobs"
 		case len(provisioners) > 0:
 			return fmt.Sprintf("PavProvisioner %s needs it", provisioners[0].Name)

@@ -14,10 +14,12 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/inspect/snapshot"
 	"stowage.dev/stowage/pkg/server/command"
@@ -34,6 +36,7 @@ kubectl stowage sysdump, or what kubectl get -o yaml printed.`
 func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	klog.SetLogger(logr.Discard()) // errors are returned; the simulated scheduler logs
 	cmd := NewCommand(genericiooptions.IOStreams{In: in, Out: out, ErrOut: errOut})
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
@@ -57,6 +60,8 @@ func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 type cluster struct {
 	*genericclioptions.ConfigFlags
 	from string
+	// opened is the snapshot of from, once it is read.
+	opened *snapshot.Snapshot
 }
 
 // NewCommand returns the plugin's command.
@@ -79,7 +84,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.PersistentFlags().StringVar(&c.from, "from", "", "read this file, folder or archive of sysdump instead of a cluster")
 	c.completeGlobalFlags(cmd)
 	cmd.AddCommand(newAdoptCommand(c), newReleaseCommand(c), newAcknowledgeCommand(c), newValidateCommand(), newPavCommand(), newStatusCommand(c), newSysdumpCommand(c))
-	cmd.AddCommand(newFitCommand(c))
+	cmd.AddCommand(newWhyCommand(c), newMapCommand(c), newFitCommand(c))
 	return cmd
 }
 
@@ -105,7 +110,12 @@ func (c *cluster) config() (*rest.Config, error) {
 // read returns a snapshot of the cluster, or of --from, which has all kinds that its files have.
 func (c *cluster) read(ctx context.Context, queries ...snapshot.Query) (*snapshot.Snapshot, error) {
 	if c.from != "" {
-		return snapshot.Open(c.from)
+		if c.opened != nil {
+			return c.opened, nil
+		}
+		var err error
+		c.opened, err = snapshot.Open(c.from)
+		return c.opened, err
 	}
 	config, err := c.config()
 	if err != nil {

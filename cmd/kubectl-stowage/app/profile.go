@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"stowage.dev/stowage/pkg/inspect/simulate"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
 	"stowage.dev/stowage/pkg/scheduling/schedulerconfig"
 	"stowage.dev/stowage/pkg/scheduling/volumetopology"
@@ -104,4 +105,18 @@ func names(c *config.KubeSchedulerConfiguration) []string {
 		all = append(all, p.SchedulerName)
 	}
 	return all
+}
+
+// schedulingQueries are what a simulation of a scheduler reads.
+func schedulingQueries() []snapshot.Query {
+	queries := []snapshot.Query{configMaps()}
+	for _, kind := range snapshot.Scheduling() {
+		queries = append(queries, snapshot.Query{Kind: kind})
+	}
+	return queries
+}
+
+// simulation returns the simulation of the profile on a snapshot.
+func (p profile) simulation(s *snapshot.Snapshot) simulate.Config {
+	return simulate.Config{Snapshot: s, Profile: p.KubeSchedulerProfile, Plugins: plugins, PercentageOfNodesToScore: p.percentage}
 }

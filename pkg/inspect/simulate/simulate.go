@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -62,22 +63,33 @@ type Simulator struct {
 	volumes    *volumecache.Cache // nil without VolumeTopology
 }
 
-// Emulate sets the feature gates of this process to those of a minor of Kubernetes, or of the nearest one that
-// is known. It must be called before simulators are made, and returns the minor.
-func Emulate(minor *apiversion.Version) (*apiversion.Version, error) {
+// emulate sets the feature gates of this process to those of a server's minor of Kubernetes, unless they are of
+// an earlier one already, which can only be set once.
+func emulate(server *version.Info) error {
+	if server == nil {
+		return nil
+	}
+	minor, err := apiversion.ParseGeneric(server.GitVersion)
+	if err != nil {
+		return fmt.Errorf("version of the API server: %w", err)
+	}
+	minor = apiversion.MajorMinor(minor.Major(), minor.Minor())
 	gates := feature.DefaultMutableFeatureGate
-	known := gates.EmulationVersion()
-	if !minor.LessThan(known) {
-		return known, nil
+	if known := gates.EmulationVersion(); !minor.LessThan(known) {
+		return nil
 	}
 	if err := gates.SetEmulationVersion(minor); err != nil {
-		return nil, fmt.Errorf("emulate the feature gates of Kubernetes %s: %w", minor, err)
+		return fmt.Errorf("emulate the feature gates of Kubernetes %s: %w", minor, err)
 	}
-	return minor, nil
+	return nil
 }
 
-// New makes a simulator. Goroutines that it starts end with ctx.
+// New makes a simulator, with the feature gates of the snapshot's server, which it sets for the process. Goroutines that it
+// starts end with ctx.
 func New(ctx context.Context, c Config) (*Simulator, error) {
+	if err := emulate(c.Snapshot.Server); err != nil {
+		return nil, err
+	}
 	ctx = silent(ctx)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://snapshot", Transport: refusing{}})
 	if err != nil {

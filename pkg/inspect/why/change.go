@@ -51,11 +51,11 @@ var proposals = []struct {
 const simulated = 32
 
 // changes returns the changes that help: the first of each proposal, on the first node by name.
-func changes(ctx context.Context, p *podAnswer) ([]inspect.PodChange, error) {
+func changes(ctx context.Context, p *podAnswer) ([]change, error) {
 	if len(p.verdict.Everywhere) > 0 || len(p.verdict.Gates) > 0 {
 		return nil, nil
 	}
-	var helping []inspect.PodChange
+	var helping []change
 	for _, proposal := range proposals {
 		tried := 0
 		found := false
@@ -73,7 +73,7 @@ func changes(ctx context.Context, p *podAnswer) ([]inspect.PodChange, error) {
 					return nil, err
 				}
 				if helps {
-					helping = append(helping, c.PodChange)
+					helping = append(helping, c)
 					found = true
 					break
 				}

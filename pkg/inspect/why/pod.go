@@ -12,13 +12,18 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
 
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 	inspect "stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
 	"stowage.dev/stowage/pkg/inspect/format"
 	"stowage.dev/stowage/pkg/inspect/guide"
 	"stowage.dev/stowage/pkg/inspect/simulate"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
+	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
@@ -36,14 +41,23 @@ type PodQuestion struct {
 // Pod answers why a pod waits. It may change the simulation, and undoes its changes. An error means that a plugin
 // could not decide.
 func Pod(ctx context.Context, q PodQuestion) (*inspect.PodReport, error) {
-	p := &podAnswer{PodQuestion: q, storage: newStorage(q.Snapshot, q.Pod), report: &inspect.PodReport{
+	p, err := answer(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return p.report, nil
+}
+
+func answer(ctx context.Context, q PodQuestion) (*podAnswer, error) {
+	storage := newStorage(q.Snapshot, q.Pod)
+	p := &podAnswer{PodQuestion: q, storage: storage, report: &inspect.PodReport{
 		TypeMeta: inspect.Type("PodReport"), Namespace: q.Pod.Namespace, Name: q.Pod.Name,
-		Scheduler: q.Pod.Spec.SchedulerName, Profile: q.Profile, Unseen: snapshot.Unseen(q.Snapshot, decisive()...),
+		Scheduler: q.Pod.Spec.SchedulerName, Profile: q.Profile, Unseen: snapshot.Unseen(q.Snapshot, storage.decisive()...),
 	}}
 	p.report.Claims = p.storage.podClaims()
 	if q.Pod.Spec.NodeName != "" {
 		p.placed()
-		return p.report, nil
+		return p, nil
 	}
 	verdict, err := q.Simulator.Check(ctx, q.Pod)
 	if err != nil {
@@ -53,18 +67,75 @@ func Pod(ctx context.Context, q PodQuestion) (*inspect.PodReport, error) {
 	p.reasons()
 	p.conclude()
 	if p.report.State == inspect.PodUnschedulable {
-		p.report.Changes, err = changes(ctx, p)
+		p.changes, err = changes(ctx, p)
+	}
+	for _, c := range p.changes {
+		p.report.Changes = append(p.report.Changes, c.PodChange)
 	}
 	p.notes()
-	return p.report, err
+	return p, err
 }
 
-// decisive are the kinds without all of whose objects nothing can be said about where a pod fits.
-func decisive() []snapshot.Kind {
-	return slices.DeleteFunc(snapshot.Scheduling(), func(k snapshot.Kind) bool {
-		// These matter for preemption and for scores.
-		return slices.Contains([]string{"poddisruptionbudgets", "priorityclasses", "services", "replicationcontrollers", "replicasets", "statefulsets"}, k.Resource.Resource)
-	})
+// decisive returns the kinds without all of whose objects it cannot be said where the pod fits. The others are read
+// for preemption, scores, and features that the pod does not use.
+func (st *storage) decisive() []snapshot.Kind {
+	kinds := []snapshot.Kind{snapshot.KindOf[*corev1.Pod](), snapshot.KindOf[*corev1.Node]()}
+	if claims.Any(st.pod) {
+		kinds = append(kinds, snapshot.KindOf[*corev1.PersistentVolumeClaim](), snapshot.KindOf[*corev1.PersistentVolume](), snapshot.KindOf[*storagev1.StorageClass]())
+	}
+	if st.usesDriver() {
+		kinds = append(kinds, snapshot.KindOf[*storagev1.CSINode](), snapshot.KindOf[*storagev1.CSIDriver](), snapshot.KindOf[*storagev1.CSIStorageCapacity](), snapshot.KindOf[*storagev1.VolumeAttachment]())
+	}
+	if slices.ContainsFunc(snapshot.Of[*corev1.Pod](st.snapshot), selectsNamespaces) || selectsNamespaces(st.pod) {
+		kinds = append(kinds, snapshot.KindOf[*corev1.Namespace]())
+	}
+	if len(st.pod.Spec.ResourceClaims) > 0 || requestsDevices(st.pod) {
+		kinds = append(kinds, snapshot.KindOf[*resourcev1.ResourceClaim](), snapshot.KindOf[*resourcev1.ResourceSlice](), snapshot.KindOf[*resourcev1.DeviceClass]())
+	}
+	return kinds
+}
+
+// usesDriver reports whether a volume of the pod is of a CSI driver, or may be.
+func (st *storage) usesDriver() bool {
+	for _, v := range st.pod.Spec.Volumes {
+		if v.CSI != nil {
+			return true
+		}
+	}
+	for use := range claims.Used(st.pod) {
+		claim := st.claims[use.Name]
+		if claim == nil {
+			continue // no node fits
+		}
+		if pv := snapshot.Find[*corev1.PersistentVolume](st.snapshot, "", claim.Spec.VolumeName); pv != nil && pv.Spec.Local == nil && pv.Spec.HostPath == nil {
+			return true
+		}
+		if class := snapshot.Find[*storagev1.StorageClass](st.snapshot, "", match.ClaimClass(claim)); class != nil && class.Provisioner != "kubernetes.io/no-provisioner" {
+			return true
+		}
+	}
+	return false
+}
+
+// selectsNamespaces reports whether the affinity of a pod selects namespaces by their labels.
+func selectsNamespaces(pod *corev1.Pod) bool {
+	a := pod.Spec.Affinity
+	if a == nil {
+		return false
+	}
+	selects := func(t corev1.PodAffinityTerm) bool { return t.NamespaceSelector != nil }
+	return a.PodAffinity != nil && slices.ContainsFunc(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, selects) ||
+		a.PodAntiAffinity != nil && slices.ContainsFunc(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, selects)
+}
+
+// requestsDevices reports whether a container requests an extended resource, which a device class can provide.
+func requestsDevices(pod *corev1.Pod) bool {
+	for name := range resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}) {
+		if strings.Contains(string(name), "/") {
+			return true
+		}
+	}
+	return false
 }
 
 // podAnswer is an answer in the making.
@@ -72,6 +143,7 @@ type podAnswer struct {
 	PodQuestion
 	storage *storage
 	verdict *simulate.Verdict
+	changes []change
 	report  *inspect.PodReport
 }
 
@@ -96,6 +168,9 @@ func (p *podAnswer) say(sentence string, args ...any) {
 func (p *podAnswer) reasons() {
 	said := map[string]bool{}
 	for _, r := range slices.Concat(p.verdict.Gates, p.verdict.Everywhere) {
+		if !p.sees(r) {
+			continue
+		}
 		for _, message := range r.Messages {
 			if said[message] {
 				continue
@@ -109,7 +184,7 @@ func (p *podAnswer) reasons() {
 	for _, n := range p.verdict.Nodes {
 		// Several plugins look up the same object.
 		n.Reasons = slices.DeleteFunc(n.Reasons, func(r simulate.Reason) bool {
-			return slices.ContainsFunc(r.Messages, func(m string) bool { return repeats(m, said) })
+			return !p.sees(r) || slices.ContainsFunc(r.Messages, func(m string) bool { return repeats(m, said) })
 		})
 		key := groupKey(n.Reasons)
 		g := groups[key]
@@ -133,6 +208,18 @@ func (p *podAnswer) reasons() {
 		}
 		p.report.Groups = append(p.report.Groups, out)
 	}
+}
+
+// sees reports whether all objects that a plugin decides by are in the snapshot: else its reason may be wrong.
+func (p *podAnswer) sees(r simulate.Reason) bool {
+	var kinds []snapshot.Kind
+	switch r.Plugin {
+	case configv1.PluginName, "VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits", "DynamicResources":
+		kinds = p.storage.decisive()
+	case "InterPodAffinity", "PodTopologySpread":
+		kinds = []snapshot.Kind{snapshot.KindOf[*corev1.Pod](), snapshot.KindOf[*corev1.Node](), snapshot.KindOf[*corev1.Namespace]()}
+	}
+	return !slices.ContainsFunc(kinds, func(k snapshot.Kind) bool { return !p.Snapshot.CompleteOf(k) })
 }
 
 // repeats reports whether a message contains one that holds on all nodes.
@@ -228,7 +315,7 @@ func (p *podAnswer) conclude() {
 		p.say("Pod %s is not in the queue of scheduler %s: %s.", name, p.Pod.Spec.SchedulerName, messages(p.verdict.Gates))
 	case len(report.Unseen) > 0:
 		report.State = inspect.PodUnknown
-		p.say("Where pod %s fits cannot be said, because you may not list %s. %s", name, format.List(report.Unseen, 4), p.condition())
+		p.say("Where pod %s fits cannot be said, because these could not be read: %s. %s", name, format.List(report.Unseen, 4), p.condition())
 	case len(p.verdict.Nodes) == 0:
 		report.State = inspect.PodUnschedulable
 		p.say("Pod %s waits: the cluster has no nodes.", name)
@@ -299,8 +386,8 @@ func summary(groups []inspect.NodeGroup) string {
 	const most = 4
 	var parts []string
 	for _, g := range groups {
-		nodes := g.Nodes[0]
-		if len(g.Nodes) > 1 {
+		nodes := format.List(g.Nodes, 2)
+		if len(g.Nodes) > 2 {
 			nodes = format.Count(len(g.Nodes), "node")
 		}
 		var short []string

@@ -111,9 +111,11 @@ func (st *storage) podClaim(name string) inspect.PodClaim {
 		c.State = "is bound to " + c.Volume + st.whereIs(c.Volume)
 	case c.Volume != "":
 		c.State = "waits for the PV controller to bind it to " + c.Volume
-	case c.Class != "" && class == nil && snapshot.Complete[*storagev1.StorageClass](st.snapshot):
+	case c.Class != "" && class == nil && !snapshot.Complete[*storagev1.StorageClass](st.snapshot):
+		c.State = "is not bound; its class could not be read"
+	case c.Class != "" && class == nil:
 		c.State = "has class " + c.Class + ", which does not exist"
-	case node != "":
+	case node != "" && class != nil:
 		c.State = "waits for " + class.Provisioner + " to provision a volume for node " + node
 	case late:
 		c.State = "waits for a node of the pod"

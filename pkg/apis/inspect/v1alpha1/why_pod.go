@@ -23,7 +23,7 @@ type PodReport struct {
 	// everywhere are reasons that hold on all nodes.
 	Everywhere []PodReason `json:"everywhere,omitempty"`
 	// groups are the nodes, those with equal reasons together, the largest group first. Nodes without
-	// reasons fit.
+	// reasons fit; in state Unknown, what could be read does not exclude them.
 	Groups []NodeGroup `json:"groups,omitempty"`
 	// changes are changes of one object each. With any one of them the scheduler places the pod: each was
 	// simulated. The smallest is the first.

@@ -1,0 +1,293 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package why
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	inspect "stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
+	"stowage.dev/stowage/pkg/inspect/simulate"
+	"stowage.dev/stowage/pkg/inspect/snapshot"
+	"stowage.dev/stowage/pkg/scheduling/schedulerconfig"
+	"stowage.dev/stowage/pkg/scheduling/volumetopology"
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/testing/campaign"
+)
+
+// TestAgreesWithScheduler: in random clusters, the nodes without a reason are those that kube-scheduler finds, and with
+// each change that is proposed kube-scheduler places the pod on the node that it is for.
+func TestAgreesWithScheduler(t *testing.T) {
+	seed := campaign.Begin(t)
+	states := map[inspect.PodState]int{}
+	kinds := map[string]int{}
+	for i := range campaign.Scale(300, 10_000) {
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
+		objects := randomCluster(random)
+		profile := schedulerconfig.Default().Profiles[0]
+		if random.IntN(4) == 0 {
+			profile = schedulerconfig.Stock().Profiles[0]
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		s := snapshot.Build(objects...)
+		simulator, err := simulate.New(ctx, simulate.Config{Snapshot: s, Profile: profile, Plugins: registry})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := snapshot.Find[*corev1.Pod](s, builders.DefaultNamespace, "tested")
+		p, err := answer(ctx, PodQuestion{Snapshot: s, Pod: pod, Simulator: simulator})
+		if err != nil {
+			t.Fatalf("case %d: %v", i, err)
+		}
+		states[p.report.State]++
+		var fits []string
+		if len(p.verdict.Everywhere) == 0 {
+			for _, n := range p.verdict.Nodes {
+				if len(n.Reasons) == 0 {
+					fits = append(fits, n.Node.Name)
+				}
+			}
+		}
+		if diff := cmp.Diff(schedulable(ctx, t, profile.SchedulerName, pod, objects), fits); diff != "" {
+			t.Errorf("case %d: nodes that fit (-kube-scheduler +why):\n%s\n%s", i, diff, dump(objects))
+		}
+		for _, c := range p.changes {
+			kinds[c.Kind]++
+			changed := objects
+			if c.object != nil {
+				changed = replaced(objects, c.object)
+			}
+			changed = replaced(changed, c.pod)
+			if got := schedulable(ctx, t, profile.SchedulerName, c.pod, changed); !slices.Contains(got, c.Node) {
+				t.Errorf("case %d: with %q, the pod fits %v\n%s", i, c.Text, got, dump(objects))
+			}
+		}
+		cancel()
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("states %v, changes %v", states, kinds)
+	for _, state := range []inspect.PodState{inspect.PodFits, inspect.PodUnschedulable} {
+		if states[state] == 0 {
+			t.Errorf("no case ended in state %s", state)
+		}
+	}
+	// The short form has too few cases for each of the kinds.
+	for _, kind := range campaign.Scale([]string{"AddVolume", "RemoveTaint"}, []string{"AddVolume", "AddCapacity", "ShrinkClaim", "Uncordon", "RemoveTaint", "LabelNode", "LowerRequest"}) {
+		if kinds[kind] == 0 {
+			t.Errorf("no case proposed %s", kind)
+		}
+	}
+}
+
+var registry = frameworkruntime.Registry{volumetopology.Name: volumetopology.New}
+
+// schedulable returns the nodes that a kube-scheduler with real informers finds for a pod, sorted.
+func schedulable(ctx context.Context, t *testing.T, name string, pod *corev1.Pod, objects []snapshot.Object) []string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
+	defer cancel()
+	var all []runtime.Object
+	for _, o := range objects {
+		all = append(all, o.DeepCopyObject())
+	}
+	client := fake.NewClientset(all...)
+	factory := scheduler.NewInformerFactory(client, 0, nil)
+	nodes := schedulercache.NewEmptySnapshot()
+	config := schedulerconfig.Default()
+	if name == corev1.DefaultSchedulerName {
+		config = schedulerconfig.Stock()
+	}
+	everything := int32(100)
+	s, err := scheduler.New(ctx, client, factory, nil, func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
+		scheduler.WithProfiles(config.Profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry),
+		scheduler.WithPercentageOfNodesToScore(&everything), scheduler.WithNodeInfoSnapshot(nodes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory.StartWithContext(ctx)
+	factory.WaitForCacheSyncWithContext(ctx)
+	if err := s.WaitForHandlersSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Cache.UpdateSnapshot(klog.FromContext(ctx), nodes); err != nil {
+		t.Fatal(err)
+	}
+	found := &recorder{}
+	s.Extenders = []fwk.Extender{found}
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = s.SchedulePod(ctx, s.Profiles[name], framework.NewCycleState(), &framework.QueuedPodInfo{PodInfo: info})
+	slices.Sort(found.nodes)
+	return found.nodes
+}
+
+// recorder is an extender that records the nodes that the plugins have found, and rejects them.
+type recorder struct {
+	fwk.Extender
+	nodes []string
+}
+
+func (r *recorder) IsInterested(*corev1.Pod) bool { return true }
+func (r *recorder) IsFilter() bool                { return true }
+func (r *recorder) Filter(_ *corev1.Pod, nodes []fwk.NodeInfo) ([]fwk.NodeInfo, extenderv1.FailedNodesMap, extenderv1.FailedNodesMap, error) {
+	for _, n := range nodes {
+		r.nodes = append(r.nodes, n.Node().Name)
+	}
+	return nil, nil, nil, nil
+}
+
+// replaced returns the objects with one more, or instead of that of its type and name.
+func replaced(objects []snapshot.Object, object snapshot.Object) []snapshot.Object {
+	objects = slices.DeleteFunc(slices.Clone(objects), func(o snapshot.Object) bool {
+		return fmt.Sprintf("%T", o) == fmt.Sprintf("%T", object) && o.GetName() == object.GetName() && o.GetNamespace() == object.GetNamespace()
+	})
+	return append(objects, object)
+}
+
+func dump(objects []snapshot.Object) string {
+	text := ""
+	for _, o := range objects {
+		text += fmt.Sprintf("%T %s: %s\n", o, o.GetName(), func() string { text, _ := json.Marshal(o); return string(text) }())
+	}
+	return text
+}
+
+// randomCluster returns a small cluster with a pod that is tested.
+func randomCluster(r *rand.Rand) []snapshot.Object {
+	g := &generator{Rand: r}
+	g.add(
+		builders.MakeClass("local").Obj(), builders.MakeClass("dynamic").Provisioner("driver").Obj(), builders.MakeClass("now").Immediate().Obj(),
+		builders.MakeCSIDriver("driver").StorageCapacity(g.chance(2)).Obj(),
+	)
+	for i := range 1 + g.IntN(5) {
+		g.node(fmt.Sprintf("n%d", i))
+	}
+	for i := range g.IntN(4) {
+		g.other(fmt.Sprintf("other-%d", i))
+	}
+	g.tested()
+	return g.objects
+}
+
+type generator struct {
+	*rand.Rand
+	objects []snapshot.Object
+	nodes   []string
+	volumes int
+}
+
+func (g *generator) add(objects ...snapshot.Object) { g.objects = append(g.objects, objects...) }
+func (g *generator) chance(of int) bool             { return g.IntN(of) == 0 }
+func (g *generator) size() string                   { return fmt.Sprintf("%dGi", 1+g.IntN(8)) }
+
+func (g *generator) node(name string) {
+	b := builders.MakeNode(name).Zone(fmt.Sprintf("z%d", g.IntN(2)))
+	if g.chance(2) {
+		b.Label("disk", []string{"fast", "slow"}[g.IntN(2)])
+	}
+	node := b.Obj()
+	if g.chance(4) {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoSchedule})
+	}
+	if g.chance(5) {
+		node.Spec.Unschedulable = true
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+	g.add(node)
+	g.nodes = append(g.nodes, name)
+	for range g.IntN(3) {
+		g.volumes++
+		v := builders.MakePV(fmt.Sprintf("v%d", g.volumes)).Class("local").Capacity(g.size()).Hostname(name)
+		switch g.IntN(6) {
+		case 0:
+			v.ClaimRef(builders.DefaultNamespace, fmt.Sprintf("tested-%d", g.IntN(2)), "")
+		case 1:
+			v.ClaimRef("elsewhere", "claim", "1").Phase(corev1.VolumeReleased)
+		case 2:
+			v.Block()
+		}
+		g.add(v.Obj())
+	}
+	if g.chance(2) {
+		g.add(builders.MakeCapacity("capacity-"+name, "dynamic").Hostname(name).Capacity(g.size()).Obj())
+	}
+}
+
+// other adds a pod that runs, or is nominated to a node.
+func (g *generator) other(name string) {
+	node := g.nodes[g.IntN(len(g.nodes))]
+	b := builders.MakePod(name).Label("app", []string{"a", "b"}[g.IntN(2)]).Requests(fmt.Sprint(1+g.IntN(30)), "1Gi").Priority(int32(g.IntN(3)))
+	if g.chance(3) {
+		b.NominatedNode(node)
+		if g.chance(2) {
+			g.add(builders.MakePVC(name).Class("local").Request(g.size()).Obj())
+			b.PVC(name)
+		}
+	} else {
+		b.Node(node).Phase(corev1.PodRunning)
+	}
+	g.add(b.Obj())
+}
+
+// tested adds the pod that is tested, and its claims.
+func (g *generator) tested() {
+	b := builders.MakePod("tested").Label("app", "a").Requests(fmt.Sprint(1+g.IntN(34)), "1Gi").Priority(int32(g.IntN(3)))
+	if g.chance(4) {
+		b.NodeSelector("disk", "fast")
+	}
+	for i := range g.IntN(3) {
+		name := fmt.Sprintf("tested-%d", i)
+		b.PVC(name)
+		class := []string{"local", "local", "local", "dynamic", "dynamic", "now", "absent"}[g.IntN(7)]
+		claim := builders.MakePVC(name).Class(class).Request(g.size())
+		switch {
+		case g.chance(12):
+			continue // does not exist
+		case g.chance(6) && class == "local":
+			g.volumes++
+			volume := fmt.Sprintf("v%d", g.volumes)
+			claim.Bound(volume)
+			if !g.chance(5) {
+				g.add(builders.MakePV(volume).Class("local").Capacity("9Gi").Hostname(g.nodes[g.IntN(len(g.nodes))]).ClaimRef(builders.DefaultNamespace, name, "").Phase(corev1.VolumeBound).Obj())
+			}
+		case g.chance(8) && class == "dynamic":
+			claim.SelectedNode(g.nodes[g.IntN(len(g.nodes))])
+		}
+		g.add(claim.Obj())
+	}
+	pod := b.Obj()
+	if g.chance(3) {
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
+	}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}
+	if g.chance(4) {
+		pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: selector}}
+	}
+	if g.chance(4) {
+		pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname, LabelSelector: selector}}}}
+	}
+	g.add(pod)
+}

@@ -57,6 +57,7 @@ PUSH     ?=
 ARCHIVES ?= bin/images
 PLATFORMS ?= linux/$(shell go env GOARCH)
 SUITE    ?=
+DOWNLOADS ?=
 
 # Packages with unit tests: of test/, those that need no control plane; for another minor than that of go.mod, what the
 # scheduler contains.
@@ -74,6 +75,10 @@ IMAGE_BINARIES = $(foreach p,$(subst $(comma), ,$(PLATFORMS)),$(addprefix bin/$(
 # The commit, and when it was made, which is the time of all that is in an image.
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+
+# The plugin of kubectl, for the machines of users.
+PLUGIN_PLATFORMS := $(foreach system,linux darwin windows,$(addprefix $(system)-,amd64 arm64))
+PLUGIN_BINARIES = $(foreach p,$(PLUGIN_PLATFORMS),bin/plugin/$(p)/kubectl-stowage$(if $(filter windows-%,$(p)),.exe))
 
 # Go prints nothing while it compiles, which takes minutes on a fresh machine.
 PROGRESS := hack/progress.sh
@@ -101,6 +106,17 @@ build: $(BINARIES) ## Build every command of cmd/ into bin/, statically linked; 
 $(BINARIES): bin/%: # Go knows whether it is up to date
 	@echo "building $@ $(call version,$@)"
 	@CGO_ENABLED=0 go build $(call modfile,$@) -v -trimpath -ldflags '$(call ldflags,$@)' -o $@ ./cmd/$(patsubst stowage-%,%,$*) 2>&1 | $(PROGRESS)
+	@$(foreach f,$(wildcard cmd/$*/kubectl_complete-$(*:kubectl-%=%)),install -m 0755 $(f) bin/)
+
+.PHONY: plugin
+plugin: $(PLUGIN_BINARIES) ## The kubectl plugin for all platforms as archives in bin/plugin/, and a manifest for krew; DOWNLOADS=URL
+	@go run ./hack/plugin -version='$(VERSION)' -created='$(SOURCE_DATE_EPOCH)' -downloads='$(DOWNLOADS)' $(PLUGIN_PLATFORMS)
+
+.PHONY: $(PLUGIN_BINARIES)
+$(PLUGIN_BINARIES):
+	@echo "building $@ $(VERSION)"
+	@CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$(notdir $(@D)))) GOARCH=$(word 2,$(subst -, ,$(notdir $(@D)))) \
+	  go build -v -trimpath -buildvcs=false -ldflags '$(call ldflags,$@)' -o $@ ./cmd/kubectl-stowage 2>&1 | $(PROGRESS)
 
 .PHONY: images
 images: $(IMAGE_BINARIES) bin/tools/images ## Container images as archives in bin/images/; KUBE=1.36 PLATFORMS=a,b TAG=dev BASE=image PUSH=registry/prefix

@@ -42,6 +42,9 @@ const (
 // Link returns the address of the section.
 func (s Section) Link() string { return base + "troubleshooting#" + s.Anchor() }
 
+// Page returns the address of a section of another page, by its anchor.
+func Page(name, anchor string) string { return base + name + "#" + anchor }
+
 // Anchor returns the section's anchor in the page.
 func (s Section) Anchor() string { return strings.ReplaceAll(strings.ToLower(string(s)), " ", "-") }
 

@@ -149,10 +149,10 @@ func (c *configs) election(w *workload) *snapshot.Name {
 
 // configPages are where each part's configuration is described.
 var configPages = map[string]string{
-	schedulerPart:   page("configuration", "enabling-the-plugin"),
-	extenderPart:    page("extender-configuration", "configuration-of-the-extender"),
-	provisionerPart: page("provisioner-configuration", "keys-of-the-configmap"),
-	controllerPart:  page("controller-configuration", "configuration-of-the-controller"),
+	schedulerPart:   guide.Page("configuration", "enabling-the-plugin"),
+	extenderPart:    guide.Page("extender-configuration", "configuration-of-the-extender"),
+	provisionerPart: guide.Page("provisioner-configuration", "keys-of-the-configmap"),
+	controllerPart:  guide.Page("controller-configuration", "configuration-of-the-controller"),
 }
 
 // config checks the configuration of a workload. Static pods and the node service have none.
@@ -168,7 +168,7 @@ func (a *assessment) config(w *workload) {
 			a.add(w.part.name, checkConfig, "", unknown("configmaps"))
 			return
 		}
-		a.add(w.part.name, checkConfig, "", problem(title+" does not exist, so no pod of it can start", w.part.apply(), page("install", "what-there-is")))
+		a.add(w.part.name, checkConfig, "", problem(title+" does not exist, so no pod of it can start", w.part.apply(), guide.Page("install", "what-there-is")))
 		return
 	}
 	edit, link := fmt.Sprintf("kubectl -n %s edit configmap %s", name.Namespace, name.Name), configPages[w.part.name]
@@ -202,7 +202,7 @@ func (a *assessment) classes() {
 	if len(a.configs.provisioners) == 0 {
 		return
 	}
-	link := page("provisioner", "what-becomes-a-volume")
+	link := guide.Page("provisioner", "what-becomes-a-volume")
 	var names []string
 	for _, c := range a.configs.provisioners {
 		names = slices.AppendSeq(names, maps.Keys(c.Classes))

@@ -9,7 +9,6 @@ package install
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -161,7 +160,7 @@ func warning(message, next, link string) *finding {
 func unknown(kinds ...string) *finding {
 	return &finding{
 		inspect.CheckUnknown, "could not be checked: " + format.List(kinds, len(kinds)) + " could not be read",
-		"run it as a user who may list them in all namespaces", page("kubectl-stowage", "rights"),
+		"run it as a user who may list them in all namespaces", guide.Page("kubectl-stowage", "rights"),
 	}
 }
 
@@ -181,11 +180,6 @@ func (a *assessment) add(part, name, ok string, findings ...*finding) {
 	if !bad {
 		a.checks = append(a.checks, inspect.Check{Part: part, Name: name, State: inspect.CheckOK, Message: ok})
 	}
-}
-
-// page is the address of a section of a page of docs.
-func page(name, section string) string {
-	return strings.TrimSuffix(guide.Parts.Link(), "troubleshooting#"+guide.Parts.Anchor()) + name + "#" + section
 }
 
 // serverLease is the label of the Leases that API servers renew.

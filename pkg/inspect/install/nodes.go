@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -44,64 +43,77 @@ func (a *assessment) nodes(own []*workload) {
 			continue // a pod without a node, or the report of a node that was deleted
 		}
 		lease := leases[snapshot.Name{Namespace: diskreports.HeartbeatNamespace, Name: name}]
-		var age time.Duration
 		late := lease == nil
 		if lease != nil {
+			var age time.Duration
 			age, late = a.late(lease)
+			ages[name] = " for " + format.Age(a.now.Add(-age), a.now)
 		}
-		report := reports[name]
 		switch {
 		case !pods[name] && snapshot.Complete[*corev1.Pod](a.s):
-			bad["no provisioner runs"] = append(bad["no provisioner runs"], name)
+			bad[absentPod] = append(bad[absentPod], name)
 		case late && snapshot.Complete[*coordinationv1.Lease](a.s):
 			bad[silent] = append(bad[silent], name)
-			if lease != nil {
-				ages[name] = " for " + format.Age(a.now.Add(-age), a.now)
-			}
-		case report == nil: // its pod is new, or not ready, which is another finding
-		default:
-			for _, kind := range []string{stowage.ConditionReady, stowage.ConditionConfigValid} {
-				if c := meta.FindStatusCondition(report.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
-					text := fmt.Sprintf("the report has %s %s, %s: %s", kind, c.Status, c.Reason, c.Message)
-					bad[text] = append(bad[text], name)
-				}
+		case reports[name] != nil: // else its pod is new, or not ready, which is another finding
+			for _, text := range reportFaults(reports[name]) {
+				bad[text] = append(bad[text], name)
 			}
 		}
 	}
-	var found []*finding
-	for _, text := range slices.Sorted(maps.Keys(bad)) {
-		nodes := bad[text]
-		on := " on " + format.List(nodes, few)
-		if text == silent {
-			on = lastBeats(nodes, ages)
-		}
-		if node := exist[snapshot.Name{Name: nodes[0]}]; node != nil && !nodeReady(node) {
-			on += "; " + nodes[0] + " is not Ready"
-		}
-		next := fmt.Sprintf("kubectl get pods --all-namespaces --selector app.kubernetes.io/name=stowage-provisioner --field-selector spec.nodeName=%s -o wide", nodes[0])
-		if strings.HasPrefix(text, "the report") {
-			next = "kubectl describe localdiskreport " + nodes[0]
-		}
-		found = append(found, problem(text+on, next, page("monitoring", "stowageprovisionerssilent")))
-	}
+	found := nodeFindings(bad, ages, exist)
 	var missing []string
-	for resource, complete := range map[string]bool{
-		"leases": snapshot.Complete[*coordinationv1.Lease](a.s), "pods": snapshot.Complete[*corev1.Pod](a.s),
-		"localdiskreports": snapshot.Complete[*stowage.LocalDiskReport](a.s),
+	for _, of := range []struct {
+		resource string
+		complete bool
+	}{
+		{"leases", snapshot.Complete[*coordinationv1.Lease](a.s)}, {"localdiskreports", snapshot.Complete[*stowage.LocalDiskReport](a.s)},
+		{"pods", snapshot.Complete[*corev1.Pod](a.s)},
 	} {
-		if !complete {
-			missing = append(missing, resource)
+		if !of.complete {
+			missing = append(missing, of.resource)
 		}
 	}
 	if len(missing) > 0 {
-		slices.Sort(missing)
 		found = append(found, unknown(missing...))
 	}
 	a.add(provisionerPart, checkNodes, "heartbeats and reports from "+format.Count(len(names), "node"), found...)
 }
 
+// reportFaults are the conditions of a report that are not True.
+func reportFaults(report *stowage.LocalDiskReport) (all []string) {
+	for _, kind := range []string{stowage.ConditionReady, stowage.ConditionConfigValid} {
+		if c := meta.FindStatusCondition(report.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+			all = append(all, fmt.Sprintf("the report has %s %s, %s: %s", kind, c.Status, c.Reason, c.Message))
+		}
+	}
+	return all
+}
+
+// nodeFindings makes one finding of all nodes with the same fault.
+func nodeFindings(bad map[string][]string, ages map[string]string, exist map[snapshot.Name]*corev1.Node) (found []*finding) {
+	for _, text := range slices.Sorted(maps.Keys(bad)) {
+		nodes := bad[text]
+		on := " on " + format.List(nodes, few)
+		next := fmt.Sprintf("kubectl get pods --all-namespaces --selector app.kubernetes.io/name=stowage-provisioner --field-selector spec.nodeName=%s -o wide", nodes[0])
+		switch {
+		case text == silent:
+			on = lastBeats(nodes, ages)
+		case text != absentPod:
+			next = "kubectl describe localdiskreport " + nodes[0]
+		}
+		if node := exist[snapshot.Name{Name: nodes[0]}]; node != nil && !nodeReady(node) {
+			on += "; " + nodes[0] + " is not Ready"
+		}
+		found = append(found, problem(text+on, next, guide.Page("monitoring", "stowageprovisionerssilent")))
+	}
+	return found
+}
+
 // silent is what is wrong with a node whose provisioner does not renew its Lease.
 const silent = "no heartbeat"
+
+// absentPod is what is wrong with a node with disks and without a pod of a provisioner.
+const absentPod = "no provisioner runs"
 
 // lastBeats says from which nodes there are no heartbeats, and since when from the first of them.
 func lastBeats(nodes []string, ages map[string]string) string {

@@ -68,7 +68,7 @@ func (a *assessment) policies(p *part) {
 }
 
 // policiesPage describes the policies.
-var policiesPage = page("security", "the-provisioners-policies")
+var policiesPage = guide.Page("security", "the-provisioners-policies")
 
 // validating checks a policy against the one of the manifests.
 func (a *assessment) validating(want *admissionv1.ValidatingAdmissionPolicy, p *part) *finding {
@@ -167,7 +167,7 @@ func (a *assessment) mutating(want *admissionv1.MutatingAdmissionPolicy, p *part
 	case !snapshot.Complete[*admissionv1.MutatingAdmissionPolicyBinding](a.s):
 		return unknown("mutatingadmissionpolicybindings")
 	}
-	return problem(title+" has no binding, so it does nothing", p.apply(), page("extender", "installing"))
+	return problem(title+" has no binding, so it does nothing", p.apply(), guide.Page("extender", "installing"))
 }
 
 // absent is the finding of a policy that is not in the snapshot.
@@ -175,7 +175,7 @@ func (a *assessment) absent(title string, complete, served bool, p *part) *findi
 	kind, _, _ := strings.Cut(title, " ")
 	switch {
 	case !served:
-		return problem("the API server does not serve "+kind+", so "+title+" cannot be installed", "use a version of Kubernetes that has it", page("compatibility", "asked-of-a-cluster"))
+		return problem("the API server does not serve "+kind+", so "+title+" cannot be installed", "use a version of Kubernetes that has it", guide.Page("compatibility", "asked-of-a-cluster"))
 	case !complete:
 		return unknown(strings.TrimSuffix(strings.ToLower(kind), "y") + "ies")
 	}

@@ -24,6 +24,7 @@ import (
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/inspect/format"
+	"stowage.dev/stowage/pkg/inspect/guide"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
 )
 
@@ -287,9 +288,9 @@ func (a *assessment) rights(p *part, own []*workload) {
 			!snapshot.Complete[*rbacv1.Role](a.s) || !snapshot.Complete[*rbacv1.RoleBinding](a.s):
 			found = append(found, unknown("roles", "rolebindings", "clusterroles", "clusterrolebindings"))
 		case len(absent) > 0:
-			found = append(found, problem(fmt.Sprintf("%s has no rights of %s, which does not exist", to, format.List(absent, few)), "restart the API server, which creates its own roles", page("security", "who-can-do-what")))
+			found = append(found, problem(fmt.Sprintf("%s has no rights of %s, which does not exist", to, format.List(absent, few)), "restart the API server, which creates its own roles", guide.Page("security", "who-can-do-what")))
 		default:
-			found = append(found, problem(fmt.Sprintf("%s lacks %s: %s", to, format.Count(len(missing), "right"), format.List(missing, few)), p.apply(), page("security", "who-can-do-what")))
+			found = append(found, problem(fmt.Sprintf("%s lacks %s: %s", to, format.Count(len(missing), "right"), format.List(missing, few)), p.apply(), guide.Page("security", "who-can-do-what")))
 		}
 	}
 	a.add(p.name, checkRights, format.List(slices.Compact(names), few)+" has all that it needs", found...)

@@ -36,7 +36,7 @@ func (a *assessment) installed(p *part, own []*workload) {
 		}
 		var several *finding
 		if p.name != provisionerPart && len(own) > 1 {
-			several = problem("is installed "+strconv.Itoa(len(own))+" times: "+format.List(names, few), "delete all but one", page("install", "what-there-is"))
+			several = warning("is installed "+strconv.Itoa(len(own))+" times: "+format.List(names, few), "delete all but one, unless they have different Leases", guide.Page("install", "what-there-is"))
 		}
 		a.add(p.name, checkWorkload, format.List(names, few), several)
 		return
@@ -46,12 +46,12 @@ func (a *assessment) installed(p *part, own []*workload) {
 		return
 	}
 	if why := a.needed(p); why != "" {
-		a.add(p.name, checkWorkload, "", problem("is not installed, but "+why, p.apply(), page("install", "what-there-is")))
+		a.add(p.name, checkWorkload, "", problem("is not installed, but "+why, p.apply(), guide.Page("install", "what-there-is")))
 		return
 	}
 	var lacks *finding
 	if p.name == controllerPart && a.has(provisionerPart) {
-		lacks = warning("is not installed: lost nodes and provisioners that do not run are not noticed", p.apply(), page("controller", "install"))
+		lacks = warning("is not installed: lost nodes and provisioners that do not run are not noticed", p.apply(), guide.Page("controller", "install"))
 	}
 	a.add(p.name, checkWorkload, "is not installed, and nothing that could be seen needs it", lacks)
 }
@@ -126,7 +126,7 @@ func (a *assessment) replicas(w *workload) {
 		a.add(w.part.name, checkReplicas, "", problem(message, describe, link))
 	case !w.observed || w.updated < w.wanted:
 		a.add(w.part.name, checkReplicas, "", warning(fmt.Sprintf("%s: %d of %d pods have the last specification of %s %s", ok, w.updated, w.wanted, w.kind, w),
-			fmt.Sprintf("kubectl -n %s rollout status %s %s", w.namespace, strings.ToLower(w.kind), w.name), page("operate", "upgrade")))
+			fmt.Sprintf("kubectl -n %s rollout status %s %s", w.namespace, strings.ToLower(w.kind), w.name), guide.Page("operate", "upgrade")))
 	default:
 		a.add(w.part.name, checkReplicas, ok)
 	}
@@ -207,7 +207,7 @@ func (a *assessment) version(w *workload) {
 		a.add(w.part.name, checkVersion, fmt.Sprintf("%s, which does not name the minor of Kubernetes that it is built from", tag))
 		return
 	}
-	link := page("compatibility", "minors-of-the-scheduler")
+	link := guide.Page("compatibility", "minors-of-the-scheduler")
 	if a.s.Server == nil {
 		a.add(w.part.name, checkVersion, "", &finding{inspect.CheckUnknown, fmt.Sprintf("the scheduler of %s is built from Kubernetes %s, and the version of the API server is not known", w, minor[1]), "compare it with kubectl version", link})
 		return
@@ -247,7 +247,7 @@ func (a *assessment) skew() {
 	slices.Sort(versions)
 	var several *finding
 	if len(by) > 1 {
-		several = warning("the parts have different versions: "+strings.Join(versions, "; "), "upgrade all parts to one version", page("operate", "upgrade"))
+		several = warning("the parts have different versions: "+strings.Join(versions, "; "), "upgrade all parts to one version", guide.Page("operate", "upgrade"))
 	}
 	a.add(partCluster, checkVersion, "all parts have version "+strings.Join(strings.Fields(versions[0])[:1], ""), several)
 }
@@ -286,7 +286,7 @@ func (a *assessment) leader(w *workload) {
 		a.add(w.part.name, checkLeader, "", problem(fmt.Sprintf("no replica leads: %s has not renewed Lease %s for %s", host, name, format.Age(a.now.Add(-age), a.now)), logs, link))
 	case w.kind != staticPod && snapshot.Complete[*corev1.Pod](a.s) && !slices.ContainsFunc(w.pods, func(pod *corev1.Pod) bool { return isHost(pod, host) }):
 		a.add(w.part.name, checkLeader, "", problem(fmt.Sprintf("no replica of %s leads: Lease %s is held by %s, which is not one of its pods", w, name, host),
-			"stop the other process that uses this Lease, or set leaderElection.resourceName to another name", page("configuration", "enabling-the-plugin")))
+			"stop the other process that uses this Lease, or set leaderElection.resourceName to another name", guide.Page("configuration", "enabling-the-plugin")))
 	default:
 		w.leader = host
 		a.add(w.part.name, checkLeader, cmp.Or(host, holder))

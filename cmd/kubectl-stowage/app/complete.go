@@ -23,17 +23,6 @@ const (
 	completionObjects = 5000
 )
 
-// complete completes the first argument with the names of objects of some kinds. With several kinds each
-// name has its kind as its description.
-func (c *cluster) complete(kinds ...snapshot.Kind) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return c.names(cmd.Context(), prefix, kinds...), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
 // completeFlag completes the values of a flag with the names of objects of a kind.
 func (c *cluster) completeFlag(cmd *cobra.Command, flag string, kind snapshot.Kind) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -60,60 +49,33 @@ func (c *cluster) completeGlobalFlags(root *cobra.Command) {
 	}) // fails for unknown flags only
 }
 
-// names returns the names of objects that begin with a prefix, sorted: of all namespaces or the one of the
-// flags. Those that cannot be listed are not offered; there is nowhere to print an error.
-func (c *cluster) names(ctx context.Context, prefix string, kinds ...snapshot.Kind) []cobra.Completion {
+// names returns the names of the objects of a kind that begin with a prefix, sorted: of the namespace of the flags,
+// if the kind has namespaces. If they cannot be listed there are none: a completion cannot print an error.
+func (c *cluster) names(ctx context.Context, prefix string, kind snapshot.Kind) []cobra.Completion {
+	namespace := ""
+	if kind.Namespaced {
+		var err error
+		if namespace, err = c.namespace(); err != nil {
+			return nil
+		}
+	}
+	list := c.listNames
+	if c.from != "" {
+		list = c.listNamesOfFiles
+	}
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
-	namespace, err := c.namespace()
+	names, err := list(ctx, kind, namespace)
 	if err != nil {
-		return nil
+		cobra.CompDebugln(err.Error(), false)
 	}
-	list, err := c.lister(ctx)
-	if err != nil {
-		return nil
-	}
-	var all []cobra.Completion
-	for _, kind := range kinds {
-		of := ""
-		if kind.Namespaced {
-			of = namespace
-		}
-		names, err := list(kind, of)
-		if err != nil {
-			cobra.CompDebugln(err.Error(), false)
-		}
-		for _, name := range names {
-			switch {
-			case !strings.HasPrefix(name, prefix):
-			case len(kinds) > 1:
-				all = append(all, cobra.CompletionWithDesc(name, kind.Kind))
-			default:
-				all = append(all, name)
-			}
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) })
+	slices.Sort(names)
+	return names
 }
 
-// lister returns the function that lists the names of a kind in a namespace; empty if it has none. From a
-// cluster it lists metadata only.
-func (c *cluster) lister(ctx context.Context) (func(kind snapshot.Kind, namespace string) ([]string, error), error) {
-	if c.from != "" {
-		files, err := snapshot.Open(c.from)
-		if err != nil {
-			return nil, err
-		}
-		return func(kind snapshot.Kind, namespace string) (names []string, _ error) {
-			for _, object := range files.Objects(kind) {
-				if object.GetNamespace() == namespace {
-					names = append(names, object.GetName())
-				}
-			}
-			return names, nil
-		}, nil
-	}
+// listNames reads metadata only.
+func (c *cluster) listNames(ctx context.Context, kind snapshot.Kind, namespace string) (names []string, err error) {
 	config, err := c.config()
 	if err != nil {
 		return nil, err
@@ -122,14 +84,25 @@ func (c *cluster) lister(ctx context.Context) (func(kind snapshot.Kind, namespac
 	if err != nil {
 		return nil, err
 	}
-	return func(kind snapshot.Kind, namespace string) (names []string, _ error) {
-		objects, err := client.Resource(kind.Resource).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: completionObjects})
-		if err != nil {
-			return nil, err
+	objects, err := client.Resource(kind.Resource).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: completionObjects})
+	if err != nil {
+		return nil, err
+	}
+	for i := range objects.Items {
+		names = append(names, objects.Items[i].Name)
+	}
+	return names, nil
+}
+
+func (c *cluster) listNamesOfFiles(ctx context.Context, kind snapshot.Kind, namespace string) (names []string, err error) {
+	files, err := c.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range files.Objects(kind) {
+		if object.GetNamespace() == namespace {
+			names = append(names, object.GetName())
 		}
-		for i := range objects.Items {
-			names = append(names, objects.Items[i].Name)
-		}
-		return names, nil
-	}, nil
+	}
+	return names, nil
 }

@@ -180,13 +180,12 @@ func withoutGroups(resources []string) []string {
 	return all
 }
 
-// printFault prints a check that is not OK, and what to do.
+// printFault prints a check that is not OK, and what to do: on one line, so that a command can be copied.
 func printFault(p *printer, check *inspect.Check) {
 	fmt.Fprintln(p)
 	p.paragraph(strings.ToUpper(string(check.State))+" "+check.Part+" "+check.Name+": "+check.Message, "  ")
 	if check.Next != "" {
-		fmt.Fprint(p, "  ")
-		p.paragraph("Next: "+check.Next, "    ")
+		fmt.Fprintln(p, "  Next: "+check.Next)
 	}
 	if check.Link != "" {
 		fmt.Fprintln(p, "  See: "+check.Link)

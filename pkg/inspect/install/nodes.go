@@ -94,7 +94,7 @@ func nodeFindings(bad map[string][]string, ages map[string]string, exist map[sna
 	for _, text := range slices.Sorted(maps.Keys(bad)) {
 		nodes := bad[text]
 		on := " on " + format.List(nodes, few)
-		next := fmt.Sprintf("kubectl get pods --all-namespaces --selector app.kubernetes.io/name=stowage-provisioner --field-selector spec.nodeName=%s -o wide", nodes[0])
+		next := fmt.Sprintf("kubectl get pods -A -l app.kubernetes.io/name=stowage-provisioner -o wide --field-selector spec.nodeName=%s", nodes[0])
 		switch {
 		case text == silent:
 			on = lastBeats(nodes, ages)

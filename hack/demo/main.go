@@ -133,6 +133,7 @@ type demo struct {
 	changes   await.Changes // of nodes, pods, claims and volumes
 
 	provisioner string // path of the binary
+	plugin      string // path of kubectl-stowage
 	disks       string // folder of the nodes' disks; empty before there are any
 
 	background sync.WaitGroup // of the external provisioner
@@ -146,7 +147,7 @@ func start(ctx context.Context) (_ *demo, err error) {
 		return nil, fmt.Errorf("run this from the top of the repository (make demo): %w", err)
 	}
 	progress := cluster.BuildOptions{Progress: os.Stderr}
-	fmt.Fprintln(os.Stderr, "Building the control plane, stowage-scheduler and stowage-provisioner, unless they are up to date ...")
+	fmt.Fprintln(os.Stderr, "Building the control plane, stowage-scheduler, stowage-provisioner and kubectl-stowage, unless they are up to date ...")
 	binaries, err := cluster.Build(ctx, progress)
 	if err != nil {
 		return nil, err
@@ -159,6 +160,10 @@ func start(ctx context.Context) (_ *demo, err error) {
 	if err != nil {
 		return nil, err
 	}
+	plugin, err := cluster.BuildCommand(ctx, progress, "stowage.dev/stowage/cmd/kubectl-stowage")
+	if err != nil {
+		return nil, err
+	}
 	fmt.Fprintln(os.Stderr, "Starting etcd, kube-apiserver, kube-controller-manager and two schedulers ...")
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -167,7 +172,7 @@ func start(ctx context.Context) (_ *demo, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &demo{cluster: c, begin: begin, provisioner: provisioner, end: func() {}}
+	d := &demo{cluster: c, begin: begin, provisioner: provisioner, plugin: plugin, end: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.stop(false))

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,6 +86,31 @@ var steps = []step{
 		releaseShop,
 	},
 	{"The StatefulSet is created again", "New claims, on new volumes of the same disks:", place("shop.yaml", "shop")},
+	{
+		"Why archive waits",
+		"The kubectl plugin runs the scheduler's code on what a user can read, and tries what would\n" +
+			"help. kubectl stowage why archive:",
+		ask("no fitting volume for claim history", "why", "archive"),
+	},
+	{"Where the storage is", "kubectl stowage map:", ask("archive", "map")},
+}
+
+// ask runs the kubectl plugin, and prints its output, which must contain a text.
+func ask(want string, args ...string) func(context.Context, *demo) error {
+	return func(ctx context.Context, d *demo) error {
+		cmd := exec.CommandContext(ctx, d.plugin, args...)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+d.cluster.Kubeconfig(), "COLUMNS=97")
+		out, err := cmd.CombinedOutput()
+		fmt.Println()
+		d.print("%s", strings.TrimSpace(string(out)))
+		switch {
+		case err != nil:
+			return fmt.Errorf("kubectl stowage %s: %w", strings.Join(args, " "), err)
+		case !strings.Contains(strings.Join(strings.Fields(string(out)), " "), want):
+			return fmt.Errorf("the output of kubectl stowage %s does not have %q", strings.Join(args, " "), want)
+		}
+		return nil
+	}
 }
 
 // createNodes creates nodes, and volumes that only one node can use.

@@ -29,7 +29,7 @@ func Size(bytes int64) string {
 	}
 	text := strconv.FormatInt(whole, 10)
 	if digits := 3 - len(text); digits > 0 && scale > 1 {
-		fraction := fmt.Sprintf("%03d", int64(float64(bytes%scale)/float64(scale)*1000))
+		fraction := fmt.Sprintf("%03d", bytes%scale/(scale/1024)*1000/1024)
 		if fraction = strings.TrimRight(fraction[:digits], "0"); fraction != "" {
 			text += "." + fraction
 		}

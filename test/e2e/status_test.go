@@ -211,9 +211,11 @@ func (p *plugin) sysdump() {
 	p.Kubectl("create", "secret", "generic", "tenant", "--from-literal=password=value-of-secret")
 	p.Kubectl("create", "configmap", "tenant", "--from-literal=password=value-of-configmap")
 	file := filepath.Join(t.TempDir(), "dump.tar.gz")
-	if out, code := p.run(p.Cluster.Kubeconfig(), "sysdump", "--output-file="+file); code != 0 {
+	out, code := p.run(p.Cluster.Kubeconfig(), "sysdump", "--output-file="+file)
+	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
+	t.Log(out)
 	info, err := os.Stat(file)
 	p.Do(err)
 	if info.Mode().Perm() != 0o600 {

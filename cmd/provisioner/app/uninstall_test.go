@@ -9,6 +9,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,6 +28,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/migrate"
 	"stowage.dev/stowage/pkg/localdisk/migrate/tool"
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/testing/commands"
 )
 
 // apiServer answers each request after a delay, and rejects writes of some volumes.
@@ -60,6 +64,42 @@ func freeVolume(name string) *corev1.PersistentVolume {
 		Source(corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/mnt/fast/" + name}}).Obj()
 	pv.Finalizers = []string{wellknown.LocalVolumeFinalizer}
 	return pv
+}
+
+// TestUninstall: the command selects the volumes of all nodes, and those without a claim are deleted.
+func TestUninstall(t *testing.T) {
+	api := &apiServer{volumes: []corev1.PersistentVolume{*freeVolume("v")}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, err := api.RoundTrip(r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer answer.Body.Close()
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(answer.StatusCode)
+		if _, err := io.Copy(w, answer.Body); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", server.URL)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := commands.Output(t, newUninstallCommand(), "--kubeconfig="+kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"as published  release and delete\n", "1 to release, 0 of them", "Nothing was changed."} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not print %q:\n%s", want, out)
+		}
+	}
+	if _, err := commands.Output(t, newUninstallCommand(), "--all"); err == nil || !strings.Contains(err.Error(), "unknown flag: --all") {
+		t.Errorf("error %v", err)
+	}
 }
 
 // TestReleaseOfMany: with the default flags, the volumes of many nodes are released within the

@@ -183,10 +183,10 @@ func (o *whyOptions) queries(cmd *cobra.Command, q why.StorageQuestion) ([]snaps
 	var all []snapshot.Query
 	for _, kind := range why.StorageKinds() {
 		query := snapshot.Query{Kind: kind}
-		switch pod := kind == snapshot.KindOf[*corev1.Pod](); {
-		case pod && q.Kind == why.KindNode:
-			query.Fields = "spec.nodeName=" + q.Name
-		case kind.Namespaced:
+		if kind.Namespaced {
+			if q.Kind == why.KindNode {
+				continue // a node's answer has neither claims nor pods
+			}
 			query.Namespace = namespace
 		}
 		all = append(all, query)

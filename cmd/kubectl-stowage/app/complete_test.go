@@ -28,7 +28,7 @@ func metadataServer(t *testing.T) (url string) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList") || r.URL.Query().Get("limit") == "" {
-			t.Errorf("%s asks for whole objects, or without a limit", r.URL)
+			t.Errorf("%s requests whole objects, or has no limit", r.URL)
 		}
 		listed, found := names[r.URL.Path]
 		if !found {

@@ -53,7 +53,7 @@ func clientset(config *rest.Config) (kubernetes.Interface, error) {
 
 func reports(config *rest.Config) (migrate.ReportWriter, error) { return diskreports.NewClient(config) }
 
-// toolOutput prints tables with one line for each object, however wide: names and paths leave no room for
+// toolOutput prints tables with one line for each object, however wide: names and paths leave no width for
 // the result in a terminal, and lists of many volumes are searched.
 func toolOutput(cmd *cobra.Command) tool.Output {
 	p := newPrinter(cmd)

@@ -4,6 +4,7 @@
 package why
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -29,6 +30,8 @@ type change struct {
 	object snapshot.Object
 	// pod is the pod with the change.
 	pod *corev1.Pod
+	// cost orders the changes of a proposal: how much is taken from a request, or added to a capacity.
+	cost int64
 }
 
 // proposals propose changes for a node, in the order of their cost: what is undone at once first, then what
@@ -50,33 +53,28 @@ var proposals = []struct {
 // simulated bounds how many changes of a kind are simulated, each of which runs the filters on one node.
 const simulated = 32
 
-// changes returns the changes that help: the first of each proposal, on the first node by name.
+// changes returns the changes that help: of each proposal the smallest, on the first node by name.
 func changes(ctx context.Context, p *podAnswer) ([]change, error) {
 	if len(p.verdict.Everywhere) > 0 || len(p.verdict.Gates) > 0 {
 		return nil, nil
 	}
 	var helping []change
 	for _, proposal := range proposals {
-		tried := 0
-		found := false
+		var proposed []change
 		for _, n := range p.verdict.Nodes {
-			if found || tried == simulated {
+			if !slices.ContainsFunc(n.Reasons, func(r simulate.Reason) bool { return !slices.Contains(proposal.reasons, r.Plugin) }) {
+				proposed = append(proposed, proposal.propose(p, n)...)
+			}
+		}
+		slices.SortStableFunc(proposed, func(a, b change) int { return cmp.Compare(a.cost, b.cost) })
+		for _, c := range proposed[:min(len(proposed), simulated)] {
+			helps, err := p.helps(ctx, c)
+			if err != nil {
+				return nil, err
+			}
+			if helps {
+				helping = append(helping, c)
 				break
-			}
-			if slices.ContainsFunc(n.Reasons, func(r simulate.Reason) bool { return !slices.Contains(proposal.reasons, r.Plugin) }) {
-				continue
-			}
-			for _, c := range proposal.propose(p, n) {
-				tried++
-				helps, err := p.helps(ctx, c)
-				if err != nil {
-					return nil, err
-				}
-				if helps {
-					helping = append(helping, c)
-					found = true
-					break
-				}
 			}
 		}
 	}
@@ -184,7 +182,9 @@ func addCapacity(p *podAnswer, n simulate.NodeReasons) []change {
 		if more.MaximumVolumeSize != nil && more.MaximumVolumeSize.Value() < request.Value() {
 			more.MaximumVolumeSize = more.Capacity
 		}
-		all = append(all, p.on(n, "AddCapacity", more, "free or add capacity of class %s for node %s, until the driver reports %s, for claim %s", class, n.Node.Name, format.Size(bytes), claim.Name)...)
+		added := p.on(n, "AddCapacity", more, "free or add capacity of class %s for node %s, until the driver reports %s, for claim %s", class, n.Node.Name, format.Size(bytes), claim.Name)
+		added[0].cost = bytes - best.Capacity.Value()
+		all = append(all, added...)
 	}
 	return all
 }
@@ -192,7 +192,7 @@ func addCapacity(p *podAnswer, n simulate.NodeReasons) []change {
 func shrinkClaim(p *podAnswer, n simulate.NodeReasons) []change {
 	claim, bytes := p.lacking(n, match.NoVolume), int64(0)
 	if claim != nil {
-		bytes = p.storage.largestFree(n.Node.Name, claim)
+		bytes = p.storage.freeOn(n.Node.Name, claim)
 	} else if claim = p.lacking(n, match.NotEnoughSpace); claim != nil {
 		if best, _ := p.storage.bestCapacity([]simulate.NodeReasons{n}, match.ClaimClass(claim)); best != nil {
 			bytes = available(best)
@@ -203,25 +203,9 @@ func shrinkClaim(p *podAnswer, n simulate.NodeReasons) []change {
 	}
 	smaller := claim.DeepCopy()
 	smaller.Spec.Resources.Requests[corev1.ResourceStorage] = *resource.NewQuantity(bytes, resource.BinarySI)
-	return p.on(n, "ShrinkClaim", smaller, "recreate claim %s with a request of at most %s, for node %s", claim.Name, format.Size(bytes), n.Node.Name)
-}
-
-// largestFree returns the size of the largest free volume of a node that differs from what a claim requests by its
-// size only; 0 if there is none.
-func (st *storage) largestFree(node string, claim *corev1.PersistentVolumeClaim) int64 {
-	any := claim.DeepCopy()
-	any.Spec.Resources.Requests = nil
-	request, err := match.NewRequest(any)
-	if err != nil {
-		return 0
-	}
-	largest := int64(0)
-	for _, v := range st.volumes[request.Class] {
-		if v.Free() && request.Matches(v.Volume) && v.reaches(map[string]bool{node: true}) {
-			largest = max(largest, v.Bytes)
-		}
-	}
-	return largest
+	shrunk := p.on(n, "ShrinkClaim", smaller, "recreate claim %s with a request of at most %s, for node %s", claim.Name, format.Size(bytes), n.Node.Name)
+	shrunk[0].cost = claim.Spec.Resources.Requests.Storage().Value() - bytes
+	return shrunk
 }
 
 // labelNode proposes the labels that the pod's nodeSelector requires.
@@ -253,17 +237,14 @@ func lowerRequest(p *podAnswer, n simulate.NodeReasons) []change {
 		rest := free.DeepCopy()
 		rest.Sub(p.Pod.Spec.Overhead[name])
 		lower.Spec.Containers[0].Resources.Requests[name] = rest
-		all = append(all, change{pod: lower, PodChange: inspect.PodChange{
+		less := wanted.DeepCopy()
+		less.Sub(free)
+		all = append(all, change{pod: lower, cost: less.MilliValue(), PodChange: inspect.PodChange{
 			Kind: "LowerRequest", Node: n.Node.Name,
-			Text: fmt.Sprintf("request at most %s of %s, for node %s, or free %s there", rest.String(), name, n.Node.Name, missing(wanted, free)),
+			Text: fmt.Sprintf("request at most %s of %s, for node %s, or free %s there", rest.String(), name, n.Node.Name, less.String()),
 		}})
 	}
 	return all
-}
-
-func missing(wanted, free resource.Quantity) string {
-	wanted.Sub(free)
-	return wanted.String()
 }
 
 // requestOf returns what the containers of a pod request of a resource, as the scheduler sums it.

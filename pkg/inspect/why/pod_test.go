@@ -163,8 +163,8 @@ func TestPod(t *testing.T) {
 				"Unschedulable: Pod default/db-0 waits: none of 2 nodes fits. a and b: too little capacity for claim data.",
 				"claim data waits for a node of the pod",
 				"a,b: VolumeTopology: node(s) did not have enough free storage: it requests 10Gi of class local; the driver reports 6Gi at most (b)",
-				"AddCapacity: free or add capacity of class local for node a, until the driver reports 10Gi, for claim data",
-				"ShrinkClaim: recreate claim data with a request of at most 4Gi, for node a",
+				"AddCapacity: free or add capacity of class local for node b, until the driver reports 10Gi, for claim data",
+				"ShrinkClaim: recreate claim data with a request of at most 6Gi, for node b",
 			},
 		},
 		"bound to a volume of another node": {

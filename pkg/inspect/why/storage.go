@@ -30,6 +30,10 @@ type storage struct {
 	claims   map[string]*corev1.PersistentVolumeClaim // of the pod, by name
 	index    *topology.Index[struct{}]
 	volumes  map[string][]volume // by class
+	// capacities are the best of each node, by class, and free the sizes of largestFree, by claim. They are filled
+	// when they are needed.
+	capacities map[string]map[string]*storagev1.CSIStorageCapacity
+	free       map[string]func(node string) int64
 }
 
 // volume is a volume with the nodes that can use it.
@@ -52,7 +56,8 @@ func (v volume) reaches(nodes map[string]bool) bool {
 }
 
 func newStorage(s *snapshot.Snapshot, pod *corev1.Pod) *storage {
-	st := &storage{snapshot: s, pod: pod, claims: map[string]*corev1.PersistentVolumeClaim{}, index: topology.NewIndex[struct{}](), volumes: map[string][]volume{}}
+	st := &storage{snapshot: s, pod: pod, claims: map[string]*corev1.PersistentVolumeClaim{}, index: topology.NewIndex[struct{}](), volumes: map[string][]volume{},
+		capacities: map[string]map[string]*storagev1.CSIStorageCapacity{}, free: map[string]func(string) int64{}}
 	used := map[string]bool{}
 	for use := range claims.Used(pod) {
 		used[use.Name] = true
@@ -260,14 +265,70 @@ func available(c *storagev1.CSIStorageCapacity) int64 {
 
 // bestCapacity returns the capacity with the largest volume that a node of a list can have of a class.
 func (st *storage) bestCapacity(nodes []simulate.NodeReasons, class string) (best *storagev1.CSIStorageCapacity, at string) {
-	for _, c := range snapshot.Of[*storagev1.CSIStorageCapacity](st.snapshot) {
-		if c.StorageClassName != class || best != nil && available(c) <= available(best) {
-			continue
+	if st.capacities[class] == nil {
+		bySegment := map[*topology.Segment[struct{}]]*storagev1.CSIStorageCapacity{}
+		for _, c := range snapshot.Of[*storagev1.CSIStorageCapacity](st.snapshot) {
+			if c.StorageClassName == class {
+				segment := st.index.Acquire(topology.FromLabelSelector(c.NodeTopology))
+				bySegment[segment] = larger(bySegment[segment], c)
+			}
 		}
-		condition := topology.FromLabelSelector(c.NodeTopology)
-		if i := slices.IndexFunc(nodes, func(n simulate.NodeReasons) bool { return condition.Admits(n.Node) }); i >= 0 {
-			best, at = c, nodes[i].Node.Name
+		st.capacities[class] = byNode(bySegment, larger)
+	}
+	for _, n := range nodes {
+		if c := larger(best, st.capacities[class][n.Node.Name]); c != best {
+			best, at = c, n.Node.Name
 		}
 	}
 	return best, at
+}
+
+// larger returns the capacity with the larger volume, a if they are equal. Each may be nil.
+func larger(a, b *storagev1.CSIStorageCapacity) *storagev1.CSIStorageCapacity {
+	if a == nil || b != nil && available(b) > available(a) {
+		return b
+	}
+	return a
+}
+
+// byNode returns the best that each node has of what segments have.
+func byNode[T any](bySegment map[*topology.Segment[struct{}]]T, best func(a, b T) T) map[string]T {
+	nodes := map[string]T{}
+	for segment, value := range bySegment {
+		for node := range segment.Nodes {
+			nodes[node] = best(nodes[node], value)
+		}
+	}
+	return nodes
+}
+
+// freeOn is largestFree for one node.
+func (st *storage) freeOn(node string, claim *corev1.PersistentVolumeClaim) int64 {
+	if st.free[claim.Name] == nil {
+		nodes, everywhere := st.largestFree(claim)
+		st.free[claim.Name] = func(node string) int64 { return max(nodes[node], everywhere) }
+	}
+	return st.free[claim.Name](node)
+}
+
+// largestFree returns the size of the largest free volume of each node that differs from what a claim requests by its
+// size only, and that of the largest one that all nodes can use.
+func (st *storage) largestFree(claim *corev1.PersistentVolumeClaim) (nodes map[string]int64, everywhere int64) {
+	unsized := claim.DeepCopy()
+	unsized.Spec.Resources.Requests = nil
+	request, err := match.NewRequest(unsized)
+	if err != nil {
+		return nil, 0
+	}
+	bySegment := map[*topology.Segment[struct{}]]int64{}
+	for _, v := range st.volumes[request.Class] {
+		switch {
+		case !v.Free() || !request.Matches(v.Volume):
+		case v.at == nil:
+			everywhere = max(everywhere, v.Bytes)
+		default:
+			bySegment[v.at] = max(bySegment[v.at], v.Bytes)
+		}
+	}
+	return byNode(bySegment, func(a, b int64) int64 { return max(a, b) }), everywhere
 }

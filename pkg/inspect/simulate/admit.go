@@ -77,7 +77,7 @@ func AdmitClaim(claim *corev1.PersistentVolumeClaim, classes []*storagev1.Storag
 	claim = claim.DeepCopy()
 	defaults.SetObjectDefaults_PersistentVolumeClaim(claim)
 	if _, beta := claim.Annotations[corev1.BetaStorageClassAnnotation]; !beta && claim.Spec.StorageClassName == nil {
-		if class := DefaultClass(classes); class != nil {
+		if class := defaultClass(classes); class != nil {
 			claim.Spec.StorageClassName = &class.Name
 		}
 	}
@@ -92,9 +92,9 @@ func AdmitClaim(claim *corev1.PersistentVolumeClaim, classes []*storagev1.Storag
 	return claim, nil
 }
 
-// DefaultClass returns the class of claims that name none, as admission chooses it: of several the newest, then
+// defaultClass returns the class of claims that name none, as admission chooses it: of several the newest, then
 // the first by name. It is nil if there is none.
-func DefaultClass(classes []*storagev1.StorageClass) *storagev1.StorageClass {
+func defaultClass(classes []*storagev1.StorageClass) *storagev1.StorageClass {
 	marked := slices.DeleteFunc(slices.Clone(classes), func(c *storagev1.StorageClass) bool {
 		return c.Annotations["storageclass.kubernetes.io/is-default-class"] != "true" && c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] != "true"
 	})

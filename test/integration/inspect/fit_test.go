@@ -1,9 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fit_test compares kubectl stowage fit with what happens: it simulates StatefulSets on a snapshot of the
-// API server, then creates them.
-package fit_test
+// Package inspect_test tries the kubectl plugin on an API server. It compares kubectl stowage fit with what happens:
+// it simulates StatefulSets on a snapshot, then creates them.
+package inspect_test
 
 import (
 	"bytes"

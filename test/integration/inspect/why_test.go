@@ -1,0 +1,130 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inspect_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"stowage.dev/stowage/cmd/kubectl-stowage/app"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// admin is the user with all rights.
+const admin = ""
+
+// plugin runs the plugin as a user, and returns its output and its error.
+func plugin(e *fixture.Env, user string, args ...string) string {
+	e.T.Helper()
+	file := e.Cluster.Kubeconfig()
+	if user != admin {
+		var err error
+		if file, err = e.Cluster.KubeconfigFor(user); err != nil {
+			e.T.Fatal(err)
+		}
+	}
+	return run(e, append(args, "--kubeconfig", file, "--namespace", e.Namespace)...)
+}
+
+// run runs the plugin with the flags alone.
+func run(e *fixture.Env, args ...string) string {
+	var out bytes.Buffer
+	cmd := app.NewCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out})
+	cmd.SetArgs(args)
+	if err := cmd.ExecuteContext(e.Context()); err != nil {
+		out.WriteString("error: " + err.Error())
+	}
+	return strings.Join(strings.Fields(out.String()), " ")
+}
+
+// view lets a user list pods and claims of the test's namespace, and returns when the API server knows.
+func view(e *fixture.Env, user string) {
+	e.T.Helper()
+	meta := metav1.ObjectMeta{Name: user}
+	e.Do(func(ctx context.Context) error {
+		_, err := e.Client.RbacV1().Roles(e.Namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"pods", "persistentvolumeclaims"}, Verbs: []string{"list"}},
+		}}, metav1.CreateOptions{})
+		return err
+	})
+	e.Do(func(ctx context.Context) error {
+		_, err := e.Client.RbacV1().RoleBindings(e.Namespace).Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: meta, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+		}, metav1.CreateOptions{})
+		return err
+	})
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: e.Namespace, Verb: "list", Resource: "pods"},
+	}}
+	// The authorizer has an informer of its own, which nothing reports.
+	for allowed := false; !allowed; {
+		allowed = fixture.Get(e, func(ctx context.Context) (*authorizationv1.SubjectAccessReview, error) {
+			return e.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		}).Status.Allowed
+	}
+}
+
+// TestWhy: an administrator is shown all reasons and what would help, which helps; users with fewer rights get what
+// they can read, and never that a pod fits.
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	e.Shared()
+	e.AddNodes(e.Node("a"), e.Node("b"))
+	e.CreatePVs(e.LocalPV("small", "a").Capacity("5Gi"))
+	e.CreatePVC(e.PVC("data").Request("10Gi"))
+	pod := e.CreatePod(e.Pod("db").PVC("data"))
+	e.WaitUnschedulable(pod, "didn't find available persistent volumes")
+
+	sample, err := os.ReadFile("../../../manifests/scheduler/second/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(config, bytes.ReplaceAll(sample, []byte("schedulerName: stowage-scheduler"), []byte("schedulerName: "+pod.Spec.SchedulerName)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	view(e, "owner")
+
+	check := func(got string, want ...string) {
+		t.Helper()
+		for _, text := range want {
+			if !strings.Contains(got, text) {
+				t.Errorf("output lacks %q:\n%s", text, got)
+			}
+		}
+	}
+	check(plugin(e, admin, "why", "db", "--config", config),
+		"no fitting volume for claim data", "add a volume of at least 10Gi", "recreate claim data with a request of at most 5Gi, for node "+e.Name("a"))
+	check(plugin(e, admin, "why", "pvc", "data"), "data")
+	check(plugin(e, admin, "why", "pv", e.Name("small")), "5Gi")
+	check(plugin(e, admin, "why", "node", e.Name("a")), e.Name("a"))
+	check(plugin(e, admin, "why", "pvc", "dat"), `error: there is no claim "dat" in namespace `+e.Namespace)
+	check(plugin(e, admin, "why", "database"), `error: there is no pod "database" in namespace `+e.Namespace)
+	check(plugin(e, admin, "map", "--node", e.Name("a")), "5Gi")
+
+	got := plugin(e, "owner", "why", "db", "--config", config)
+	check(got, "cannot be said, because these could not be read", "nodes", "The scheduler said: 0/")
+	if strings.HasPrefix(got, "Pod") {
+		t.Errorf("a user who sees no nodes reads that the pod fits:\n%s", got)
+	}
+	check(plugin(e, "stranger", "why", "db", "--config", config), "error: you may not list pods in namespace "+e.Namespace)
+	check(run(e, "why", "db", "--server", "https://127.0.0.1:1"), "error: read the version of the API server at https://127.0.0.1:1")
+
+	e.CreatePVs(e.LocalPV("large", "a").Capacity("10Gi"))
+	e.WaitScheduled(pod, "a")
+	placed := e.WaitPod(pod, "running", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+	check(plugin(e, admin, "why", "db"), "is on node "+placed.Spec.NodeName+", and is running", "is bound to "+e.Name("large"))
+}

@@ -197,6 +197,8 @@ type generator struct {
 	objects []snapshot.Object
 	nodes   []string
 	volumes int
+	// reserved are the claims that a volume is reserved for.
+	reserved []string
 }
 
 func (g *generator) add(objects ...snapshot.Object) { g.objects = append(g.objects, objects...) }
@@ -223,7 +225,11 @@ func (g *generator) node(name string) {
 		v := builders.MakePV(fmt.Sprintf("v%d", g.volumes)).Class("local").Capacity(g.size()).Hostname(name)
 		switch g.IntN(6) {
 		case 0:
-			v.ClaimRef(builders.DefaultNamespace, fmt.Sprintf("tested-%d", g.IntN(2)), "")
+			// Of two volumes for one claim, VolumeBinding takes the first in the order of a map.
+			if claim := fmt.Sprintf("tested-%d", g.IntN(2)); !slices.Contains(g.reserved, claim) {
+				g.reserved = append(g.reserved, claim)
+				v.ClaimRef(builders.DefaultNamespace, claim, "")
+			}
 		case 1:
 			v.ClaimRef("elsewhere", "claim", "1").Phase(corev1.VolumeReleased)
 		case 2:

@@ -6,6 +6,7 @@ package simulate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -86,15 +87,18 @@ func (s *Simulator) check(ctx context.Context, pod *corev1.Pod, wanted func(*cor
 		return nil, err
 	}
 	v.Everywhere = p.rejected
-	for _, info := range all {
-		if !wanted(info.Node()) {
-			continue
-		}
-		reasons, err := s.filter(ctx, pod, p, info)
+	all = slices.DeleteFunc(slices.Clone(all), func(info fwk.NodeInfo) bool { return !wanted(info.Node()) })
+	v.Nodes = make([]NodeReasons, len(all))
+	errs := make([]error, len(all))
+	s.framework.Parallelizer().Until(ctx, len(all), func(i int) {
+		reasons, err := s.filter(ctx, pod, p, all[i])
 		if err != nil {
-			return nil, fmt.Errorf("node %s: %w", info.Node().Name, err)
+			errs[i] = fmt.Errorf("node %s: %w", all[i].Node().Name, err)
 		}
-		v.Nodes = append(v.Nodes, NodeReasons{Node: info.Node(), Reasons: reasons, Free: free(info)})
+		v.Nodes[i] = NodeReasons{Node: all[i].Node(), Reasons: reasons, Free: free(all[i])}
+	}, "check")
+	if err := cmp.Or(context.Cause(ctx), errors.Join(errs...)); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(v.Nodes, func(a, b NodeReasons) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
 	return v, nil
@@ -108,9 +112,11 @@ func (s *Simulator) refresh(ctx context.Context) ([]fwk.NodeInfo, error) {
 	return s.nodes.NodeInfos().List()
 }
 
-// prefiltered is the result of PreFilter.
+// prefiltered is the result of PreFilter. Filters of several nodes read it at the same time.
 type prefiltered struct {
-	state    *framework.CycleState
+	state *framework.CycleState
+	// only are copies of the state that skip all plugins but one, by its name.
+	only     map[string]fwk.CycleState
 	rejected []Reason
 	// skipped are the plugins whose Filter must not run, because they have nothing to do or rejected the pod.
 	skipped sets.Set[string]
@@ -147,12 +153,19 @@ func (s *Simulator) prefilter(ctx context.Context, pod *corev1.Pod, all []fwk.No
 		}
 		p.skipped.Insert(plugin.Name())
 	}
+	p.state.SetSkipFilterPlugins(p.skipped)
+	p.only = map[string]fwk.CycleState{}
+	for _, name := range s.filters {
+		if !p.skipped.Has(name) {
+			p.only[name] = p.state.Clone()
+			p.only[name].SetSkipFilterPlugins(sets.New(s.filters...).Delete(name))
+		}
+	}
 	return p, nil
 }
 
-// filter returns the reasons of a node.
+// filter returns the reasons of a node. It is safe for concurrent use.
 func (s *Simulator) filter(ctx context.Context, pod *corev1.Pod, p *prefiltered, info fwk.NodeInfo) ([]Reason, error) {
-	p.state.SetSkipFilterPlugins(p.skipped)
 	status := s.framework.RunFilterPluginsWithNominatedPods(ctx, p.state, pod, info)
 	if status.IsSuccess() {
 		return s.outside(p, info.Node().Name, nil), nil
@@ -162,11 +175,11 @@ func (s *Simulator) filter(ctx context.Context, pod *corev1.Pod, p *prefiltered,
 	}
 	var reasons []Reason
 	for _, name := range s.filters {
-		if p.skipped.Has(name) {
+		state := p.only[name]
+		if state == nil {
 			continue
 		}
-		p.state.SetSkipFilterPlugins(sets.New(s.filters...).Insert(p.skipped.UnsortedList()...).Delete(name))
-		status := s.framework.RunFilterPluginsWithNominatedPods(ctx, p.state, pod, info)
+		status := s.framework.RunFilterPluginsWithNominatedPods(ctx, state, pod, info)
 		switch {
 		case status.IsSuccess():
 		case status.IsRejected():

@@ -4,6 +4,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -141,11 +142,12 @@ func listAll(ctx context.Context, client rest.Interface, q Query) ([]reflect.Val
 // error, if any, is that of a page after the first.
 func pages(ctx context.Context, client rest.Interface, q Query, options metav1.ListOptions, visit func(items reflect.Value) error) (more bool, err error) {
 	options.FieldSelector = q.Fields
+	var body bytes.Buffer
 	for {
 		list := reflect.New(q.Kind.list)
-		err := client.Get().Resource(q.Kind.Resource.Resource).NamespaceIfScoped(q.Namespace, q.Namespace != "").
-			VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Into(list.Interface().(runtime.Object))
-		if err != nil {
+		request := client.Get().Resource(q.Kind.Resource.Resource).NamespaceIfScoped(q.Namespace, q.Namespace != "").
+			VersionedParams(&options, metav1.ParameterCodec)
+		if err := readPage(ctx, request, &body, list.Interface().(runtime.Object)); err != nil {
 			return options.Continue != "", err
 		}
 		items := list.Elem().FieldByName("Items")
@@ -160,6 +162,22 @@ func pages(ctx context.Context, client rest.Interface, q Query, options metav1.L
 			return true, nil
 		}
 	}
+}
+
+// readPage decodes the answer to a request into a list. It reads into a buffer that the next page uses again: a buffer
+// that grows for each page is most of the garbage.
+func readPage(ctx context.Context, request *rest.Request, body *bytes.Buffer, list runtime.Object) error {
+	stream, err := request.Stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	body.Reset()
+	if _, err := body.ReadFrom(stream); err != nil {
+		return fmt.Errorf("read the answer of the API server: %w", err)
+	}
+	_, _, err = decoder.Decode(body.Bytes(), nil, list)
+	return err
 }
 
 // clients are REST clients by version.

@@ -50,9 +50,10 @@ func Pod(ctx context.Context, q PodQuestion) (*inspect.PodReport, error) {
 
 func answer(ctx context.Context, q PodQuestion) (*podAnswer, error) {
 	storage := newStorage(q.Snapshot, q.Pod)
-	p := &podAnswer{PodQuestion: q, storage: storage, report: &inspect.PodReport{
+	decisive := storage.decisive()
+	p := &podAnswer{PodQuestion: q, storage: storage, decisive: decisive, report: &inspect.PodReport{
 		TypeMeta: inspect.Type("PodReport"), Namespace: q.Pod.Namespace, Name: q.Pod.Name,
-		Scheduler: q.Pod.Spec.SchedulerName, Profile: q.Profile, Unseen: snapshot.Unseen(q.Snapshot, storage.decisive()...),
+		Scheduler: q.Pod.Spec.SchedulerName, Profile: q.Profile, Unseen: snapshot.Unseen(q.Snapshot, decisive...),
 	}}
 	p.report.Claims = p.storage.podClaims()
 	if q.Pod.Spec.NodeName != "" {
@@ -141,10 +142,11 @@ func requestsDevices(pod *corev1.Pod) bool {
 // podAnswer is an answer in the making.
 type podAnswer struct {
 	PodQuestion
-	storage *storage
-	verdict *simulate.Verdict
-	changes []change
-	report  *inspect.PodReport
+	storage  *storage
+	decisive []snapshot.Kind // of storage
+	verdict  *simulate.Verdict
+	changes  []change
+	report   *inspect.PodReport
 }
 
 // placed answers for a pod that has a node.
@@ -215,7 +217,7 @@ func (p *podAnswer) sees(r simulate.Reason) bool {
 	var kinds []snapshot.Kind
 	switch r.Plugin {
 	case configv1.PluginName, "VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits", "DynamicResources":
-		kinds = p.storage.decisive()
+		kinds = p.decisive
 	case "InterPodAffinity", "PodTopologySpread":
 		kinds = []snapshot.Kind{snapshot.KindOf[*corev1.Pod](), snapshot.KindOf[*corev1.Node](), snapshot.KindOf[*corev1.Namespace]()}
 	}

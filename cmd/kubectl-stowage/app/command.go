@@ -57,7 +57,7 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 
 // softMemory is from how many bytes on garbage is collected more often. Without it the memory of a large cluster is twice
 // that of its objects.
-const softMemory = 800 << 20
+const softMemory = 900 << 20
 
 // exitCode is an error that ends the plugin without a message: the output has said it.
 type exitCode int

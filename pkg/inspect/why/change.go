@@ -87,6 +87,9 @@ func (p *podAnswer) helps(ctx context.Context, c change) (bool, error) {
 		undo := p.Simulator.Try(c.object)
 		defer undo()
 	}
+	if p.Simulator.Lacks(ctx, c.pod, c.Node) {
+		return false, nil
+	}
 	verdict, err := p.Simulator.CheckNode(ctx, c.pod, c.Node)
 	if err != nil {
 		return false, fmt.Errorf("simulate %q: %w", c.Text, err)

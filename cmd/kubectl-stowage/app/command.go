@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
@@ -112,7 +114,19 @@ func (c *cluster) config() (*rest.Config, error) {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	config.UserAgent = "kubectl-stowage/" + command.Version()
+	config.DisableCompression = config.DisableCompression || onThisMachine(config.Host)
 	return config, nil
+}
+
+// onThisMachine reports whether an API server runs on this machine, by its address: then compression costs more time than
+// it saves.
+func onThisMachine(host string) bool {
+	server, _, err := rest.DefaultServerURL(host, "", schema.GroupVersion{}, true)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(server.Hostname())
+	return server.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // read returns a snapshot of the cluster, or of --from, which has all kinds that its files have.

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command bench measures the stock plugin and Stowage side by side on whole clusters (real etcd,
-// kube-apiserver and PV controller, and nodes and volumes that are objects only), and the
-// extender's calls to filter.
+// kube-apiserver and PV controller, and nodes and volumes that are objects only), the
+// extender's calls to filter, and commands of kubectl-stowage.
 //
 //	go run ./test/perf/bench -only static-500,filter -rounds 1            some, printed only
 //	go run ./test/perf/bench -only static-500 -profile FOLDER             with the scheduler's CPU profile and log
@@ -73,6 +73,15 @@ func main() {
 				return err
 			})
 			return measured, err
+		},
+	})
+	w = InspectWorkload()
+	b.Parts = append(b.Parts, parts.Part{
+		Name: w.Name, Prefixes: []string{"Inspect"}, Config: w.Config(),
+		Measure: func(ctx context.Context, run *parts.Run) (figures.Set, error) {
+			c := *c
+			c.Workload = w
+			return Inspect(ctx, c, run.Number("rounds"))
 		},
 	})
 	b.Main()

@@ -102,6 +102,7 @@ var tables = []table{
 	{"filter", rows{"Filter", "p50-sec", []column{
 		{"p50", "p50-sec"}, {"p99", "p99-sec"}, {"longest", "max-sec"}, {"p50 with JSON", "with-json-p50-sec"}, {"p99 with JSON", "with-json-p99-sec"}, {"peak memory", "peak-B"},
 	}}.write},
+	{"inspect", inspect},
 	{"appear", rows{"Appear", "p50-sec", []column{{"p50", "p50-sec"}, {"p99", "p99-sec"}, {"longest", "max-sec"}}}.write},
 	{"release", rows{"Release", "p50-sec", []column{{"p50", "p50-sec"}, {"p99", "p99-sec"}, {"longest", "max-sec"}}}.write},
 	{"rest", rows{"Rest", "volumes", []column{
@@ -229,6 +230,24 @@ func watchTable(s figures.Set) string {
 		{"watchers", "watchers"}, {"connecting", "connect-sec"}, {"CPU", "connect-cpu-sec"}, {"sent", "connect-sent-B"}, {"volumes", "connect-volumes"}, {"RSS", "rss-B"},
 		{"updates", "update-sec"}, {"CPU", "update-cpu-sec"}, {"sent", "update-sent-B"}, {"events", "update-events"},
 	}}.write(s)
+}
+
+// inspect has a row for each command of kubectl-stowage, and one for kubectl, with which the time is compared.
+func inspect(s figures.Set) string {
+	const kubectl = "Inspect/command=kubectl_get_pods,pv_-A"
+	var all [][]string
+	for _, name := range s.Below("Inspect").Names() {
+		ratio := ""
+		if name != kubectl {
+			r, _ := s.Ratio(name, kubectl, "sec")
+			ratio = figures.Show(r, "x")
+		}
+		seconds := s.Values(name, "sec")
+		all = append(all, []string{
+			label(name), show(s, name, "sec"), figures.Show(slices.Max(seconds), "sec"), ratio, show(s, name, "cpu-sec"), show(s, name, "peak-B"),
+		})
+	}
+	return Table(1, []string{"", "time", "longest", "of kubectl's", "CPU", "peak memory"}, all)
 }
 
 // schedulerPerf has a row for each workload with both arms.

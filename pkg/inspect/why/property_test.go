@@ -279,7 +279,7 @@ func (g *generator) tested() {
 			if !g.chance(5) {
 				g.add(builders.MakePV(volume).Class("local").Capacity("9Gi").Hostname(g.nodes[g.IntN(len(g.nodes))]).ClaimRef(builders.DefaultNamespace, name, "").Phase(corev1.VolumeBound).Obj())
 			}
-		case g.chance(8) && class == "dynamic":
+		case g.chance(8) && class == "dynamic" && !slices.Contains(g.reserved, name): // else the order of events decides, until the PV controller binds it
 			claim.SelectedNode(g.nodes[g.IntN(len(g.nodes))])
 		}
 		g.add(claim.Obj())

@@ -53,7 +53,7 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	case errors.As(err, &silent):
 		return int(silent)
 	}
-	fmt.Fprintln(errOut, "error:", err)
+	fmt.Fprintln(cmd.ErrOrStderr(), "error:", err)
 	return 1
 }
 
@@ -87,8 +87,8 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.SetIn(streams.In)
-	cmd.SetOut(streams.Out)
-	cmd.SetErr(streams.ErrOut)
+	cmd.SetOut(escaped{streams.Out})
+	cmd.SetErr(escaped{streams.ErrOut})
 	c := &cluster{ConfigFlags: genericclioptions.NewConfigFlags(true)}
 	c.AddFlags(cmd.PersistentFlags())
 	cmd.PersistentFlags().StringVar(&c.from, "from", "", "read this file, folder or archive of sysdump instead of a cluster")

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/component-base/term"
 	"sigs.k8s.io/yaml"
 )
@@ -38,10 +39,27 @@ func newPrinter(cmd *cobra.Command) *printer {
 	p := &printer{Writer: cmd.OutOrStdout(), width: defaultWidth}
 	if columns, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && columns > 0 {
 		p.width = max(columns, minWidth)
-	} else if columns, _, err := term.TerminalSize(p.Writer); err == nil && columns > 0 {
+		return p
+	}
+	terminal := p.Writer
+	if e, ok := terminal.(escaped); ok {
+		terminal = e.Writer
+	}
+	if columns, _, err := term.TerminalSize(terminal); err == nil && columns > 0 {
 		p.width = max(columns, minWidth)
 	}
 	return p
+}
+
+// escaped writes text without the characters that control a terminal: users of the cluster write messages of events
+// and conditions (CVE-2021-25743).
+type escaped struct{ io.Writer }
+
+func (e escaped) Write(text []byte) (int, error) {
+	if err := printers.WriteEscaped(e.Writer, string(text)); err != nil {
+		return 0, err
+	}
+	return len(text), nil
 }
 
 // paragraph prints text, broken at spaces. Lines after the first are indented.

@@ -3,7 +3,13 @@
 
 package app
 
-import "testing"
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
 
 // TestWhyPod: the output of why for pods.
 func TestWhyPod(t *testing.T) {
@@ -28,4 +34,23 @@ func TestWhyPod(t *testing.T) {
 func TestWhyPodUnseen(t *testing.T) {
 	golden(t, "whypod/pods-only", "why", "db-3", "-n", "shop", "--from", "testdata/whypod/pods.yaml")
 	golden(t, "whypod/without-volumes", "why", "db-3", "-n", "shop", "--from", "testdata/whypod/without-volumes.yaml")
+}
+
+// TestEscaped: what users of the cluster write does not control the terminal of the one who reads it.
+func TestEscaped(t *testing.T) {
+	manifest, err := os.ReadFile("testdata/whypod/pods.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "pods.yaml")
+	if err := os.WriteFile(file, bytes.ReplaceAll(manifest, []byte("0/4 nodes are available"), []byte(`\e[2Jdone\r`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	for _, name := range []string{"db-3", "\x1b[2J"} {
+		Main([]string{"why", name, "-n", "shop", "--from", file}, strings.NewReader(""), &out, &out)
+	}
+	if text := out.String(); strings.ContainsAny(text, "\x1b\r") || !strings.Contains(text, "^[[2Jdone") {
+		t.Errorf("output %q, want ^[[2Jdone and no control characters", text)
+	}
 }

@@ -84,7 +84,7 @@ func imageTag(image string) string {
 type workload struct {
 	*part
 	kind, namespace, name string
-	pod                   *corev1.PodSpec // as it should be
+	pod                   *corev1.PodSpec // of its template
 	wanted, ready         int32
 	updated               int32
 	// observed: its status is that of its last specification.

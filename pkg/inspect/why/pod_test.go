@@ -25,6 +25,12 @@ import (
 // ask asks why a pod of the objects waits.
 func ask(t *testing.T, name string, objects ...snapshot.Object) *inspect.PodReport {
 	t.Helper()
+	return askWith(t, nil, name, objects...)
+}
+
+// askWith is like ask, with a scheduler that has extenders.
+func askWith(t *testing.T, extenders []string, name string, objects ...snapshot.Object) *inspect.PodReport {
+	t.Helper()
 	s := snapshot.Build(objects...)
 	simulator, err := simulate.New(t.Context(), simulate.Config{
 		Snapshot: s, Profile: schedulerconfig.Default().Profiles[0], Plugins: frameworkruntime.Registry{volumetopology.Name: volumetopology.New},
@@ -32,7 +38,7 @@ func ask(t *testing.T, name string, objects ...snapshot.Object) *inspect.PodRepo
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := why.Pod(t.Context(), why.PodQuestion{Snapshot: s, Pod: snapshot.Find[*corev1.Pod](s, DefaultNamespace, name), Simulator: simulator})
+	report, err := why.Pod(t.Context(), why.PodQuestion{Snapshot: s, Pod: snapshot.Find[*corev1.Pod](s, DefaultNamespace, name), Simulator: simulator, Extenders: extenders})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,5 +212,17 @@ func TestPod(t *testing.T) {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestExtenders: what only an extender can decide is not known.
+func TestExtenders(t *testing.T) {
+	got := askWith(t, []string{"https://extender"}, "db-0", MakePod("db-0").SchedulerName(schedulerconfig.Name).Obj(), MakeNode("a").Obj())
+	want := []string{
+		"Unknown: The scheduler's plugins accept a for pod default/db-0; extenders decide, too, and were not called. No scheduler has said anything about it yet.",
+		"The scheduler also asks extenders, which were not called: https://extender.",
+	}
+	if diff := cmp.Diff(want, lines(got)); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
 	}
 }

@@ -230,7 +230,7 @@ func TestFitWithoutRights(t *testing.T) {
 	e := fixture.New(t)
 	s := newSite(e, rand.New(rand.NewPCG(1, 19)))
 	*s.set.Spec.Replicas = 1
-	config, err := e.Cluster.RESTConfigFor("nobody")
+	config, err := e.Cluster.RESTConfigFor("stranger")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ const (
 	PodUnschedulable PodState = "Unschedulable"
 	// PodFits: a node fits, and the scheduler has not placed the pod.
 	PodFits PodState = "Fits"
-	// PodUnknown: what the scheduler decides by could not be read.
+	// PodUnknown: what the scheduler decides by could not be read, or extenders decide, too.
 	PodUnknown PodState = "Unknown"
 )
 

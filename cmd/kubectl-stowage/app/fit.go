@@ -92,7 +92,7 @@ func (o *fitOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return o.output.print(cmd, report, func(p *printer) { (fitPrinter{p, report, config.Workload}).print(o.output == "wide") })
+	return o.output.print(cmd, report, func(p *printer) { (fitPrinter{p, report}).print(o.output == "wide") })
 }
 
 // workload reads the flags.
@@ -160,14 +160,13 @@ func (o *fitOptions) count(config *fit.Config) error {
 type fitPrinter struct {
 	*printer
 	*v1alpha1.Fit
-	workload *fit.Workload
 }
 
 // maxReplicas are listed; of more, the nodes are.
 const maxReplicas = 50
 
 func (p fitPrinter) print(wide bool) {
-	p.paragraph(p.sentence(), "")
+	p.paragraph(p.Sentence, "")
 	for _, why := range p.Unknown {
 		p.paragraph("- "+why, "  ")
 	}
@@ -188,50 +187,6 @@ func (p fitPrinter) print(wide bool) {
 	if len(p.Left) > 0 && p.EligibleNodes > 0 {
 		p.left()
 	}
-}
-
-// sentence is the answer.
-func (p fitPrinter) sentence() string {
-	switch {
-	case p.Verdict == v1alpha1.FitUnknown && len(p.Replicas) == 0:
-		return fmt.Sprintf("It is not known whether %s can be placed. The reasons:", p.count(p.Requested))
-	case p.Verdict == v1alpha1.FitUnknown && p.Most:
-		return fmt.Sprintf("It is not known how many can be placed. On what could be read and simulated, %s would be placed. The reasons:", p.count(p.Placed))
-	case p.Verdict == v1alpha1.FitUnknown:
-		return fmt.Sprintf("It is not known whether %s can be placed. On what could be read and simulated, %d would be placed. The reasons:", p.count(p.Requested), p.Placed)
-	case p.Placed == 0 && p.Requested == 1:
-		return fmt.Sprintf("%s does not fit.", p.count(1))
-	case p.Placed == 0:
-		return fmt.Sprintf("Not one of %s fits.", p.count(p.Requested))
-	case p.Most && p.Placed == p.Requested:
-		return fmt.Sprintf("%s fit; no more are simulated.%s", p.count(p.Placed), p.already())
-	case p.Most:
-		return fmt.Sprintf("%s would be placed, and no more.%s", p.count(p.Placed), p.already())
-	case p.Verdict == v1alpha1.DoesNotFit:
-		return fmt.Sprintf("Only %d of %s would be placed.%s", p.Placed, p.count(p.Requested), p.already())
-	case p.Placed == 1:
-		return fmt.Sprintf("%s fits.%s", p.count(1), p.already())
-	}
-	return fmt.Sprintf("All %s fit.%s", p.count(p.Placed), p.already())
-}
-
-// count is a number of replicas and what they are of.
-func (p fitPrinter) count(n int) string {
-	if p.workload.Kind == "" {
-		return format.Count(n, "pod") + " with these claims"
-	}
-	return fmt.Sprintf("%s of %s", format.Count(n, "replica"), p.workload)
-}
-
-// already is the number of replicas that have a node.
-func (p fitPrinter) already() string {
-	switch p.Running {
-	case 0:
-		return ""
-	case 1:
-		return " 1 of them runs already."
-	}
-	return fmt.Sprintf(" %d of them run already.", p.Running)
 }
 
 // replicas prints each replica and its claims.

@@ -5,6 +5,7 @@ package fit
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
+	"stowage.dev/stowage/pkg/inspect/format"
 	"stowage.dev/stowage/pkg/inspect/simulate"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
 	"stowage.dev/stowage/pkg/scheduling/match"
@@ -72,7 +74,7 @@ func stated(bytes int64) *int64 {
 	return &bytes
 }
 
-// conclude sets the verdict.
+// conclude sets the verdict and its sentence.
 func (r *run) conclude() {
 	for _, extender := range r.Extenders {
 		r.unknown("the scheduler calls the extender at %s, which a simulation cannot", extender)
@@ -89,6 +91,52 @@ func (r *run) conclude() {
 	default:
 		r.report.Verdict = v1alpha1.DoesNotFit
 	}
+	r.report.Sentence = r.sentence()
+}
+
+// sentence is the answer in words.
+func (r *run) sentence() string {
+	f := r.report
+	switch {
+	case f.Verdict == v1alpha1.FitUnknown && len(f.Replicas) == 0:
+		return fmt.Sprintf("It is not known whether %s can be placed. The reasons:", r.count(f.Requested))
+	case f.Verdict == v1alpha1.FitUnknown && f.Most:
+		return fmt.Sprintf("It is not known how many can be placed. On what could be read and simulated, %s would be placed. The reasons:", r.count(f.Placed))
+	case f.Verdict == v1alpha1.FitUnknown:
+		return fmt.Sprintf("It is not known whether %s can be placed. On what could be read and simulated, %d would be placed. The reasons:", r.count(f.Requested), f.Placed)
+	case f.Placed == 0 && f.Requested == 1:
+		return fmt.Sprintf("%s does not fit.", r.count(1))
+	case f.Placed == 0:
+		return fmt.Sprintf("Not one of %s fits.", r.count(f.Requested))
+	case f.Most && f.Placed == f.Requested:
+		return fmt.Sprintf("%s fit; no more are simulated.%s", r.count(f.Placed), r.already())
+	case f.Most:
+		return fmt.Sprintf("%s would be placed, and no more.%s", r.count(f.Placed), r.already())
+	case f.Verdict == v1alpha1.DoesNotFit:
+		return fmt.Sprintf("Only %d of %s would be placed.%s", f.Placed, r.count(f.Requested), r.already())
+	case f.Placed == 1:
+		return fmt.Sprintf("%s fits.%s", r.count(1), r.already())
+	}
+	return fmt.Sprintf("All %s fit.%s", r.count(f.Placed), r.already())
+}
+
+// count is a number of replicas and what they are of.
+func (r *run) count(n int) string {
+	if r.Workload.Kind == "" {
+		return format.Count(n, "pod") + " with these claims"
+	}
+	return fmt.Sprintf("%s of %s", format.Count(n, "replica"), r.Workload)
+}
+
+// already is the number of replicas that have a node.
+func (r *run) already() string {
+	switch r.report.Running {
+	case 0:
+		return ""
+	case 1:
+		return " 1 of them runs already."
+	}
+	return fmt.Sprintf(" %d of them run already.", r.report.Running)
 }
 
 // needed returns the kinds that the answer depends on.

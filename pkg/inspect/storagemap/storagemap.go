@@ -182,7 +182,7 @@ func (m *mapper) volumes() {
 		if trouble {
 			r.DisksInTrouble++
 		}
-		d := v1alpha1.StorageMapDisk{Node: place.Node, Class: class, Trouble: trouble, Reason: pv.Annotations[wellknown.DiskAnnotation], Path: localpv.PathOf(pv), Bytes: amount.Bytes, State: cmp.Or(string(pv.Status.Phase), string(corev1.VolumePending))}
+		d := v1alpha1.StorageMapDisk{Node: place.Node, Class: class, Trouble: trouble, Reason: pv.Annotations[wellknown.DiskAnnotation], Path: localpv.PathOf(pv), Bytes: amount.Bytes, State: cmp.Or(string(pv.Status.Phase), string(corev1.VolumePending)), Use: useOf("", pv)}
 		m.list = append(m.list, m.withUsers(d, pv))
 	}
 }
@@ -222,10 +222,11 @@ func (m *mapper) disks() {
 		if disk.State == stowage.EntrySkipped || disk.State == stowage.EntryPending {
 			r.DisksWithoutVolume++
 		}
+		pv := volumes[snapshot.Name{Name: disk.Volume}]
 		m.list = append(m.list, m.withUsers(v1alpha1.StorageMapDisk{
 			Node: disk.Node, Class: disk.Class, Name: disk.Name, Path: disk.Path, Bytes: disk.Bytes, Identity: disk.Identity,
-			State: string(disk.State), Reason: disk.Reason, Trouble: disk.Trouble(), Volume: disk.Volume,
-		}, volumes[snapshot.Name{Name: disk.Volume}]))
+			State: string(disk.State), Use: useOf(disk.State, pv), Reason: disk.Reason, Trouble: disk.Trouble(), Volume: disk.Volume,
+		}, pv))
 	}
 }
 
@@ -259,6 +260,39 @@ func users(s *snapshot.Snapshot) map[snapshot.Name][]string {
 		all[name] = slices.Compact(pods)
 	}
 	return all
+}
+
+// useOf returns the use of a disk. state is empty without a report, and pv is nil without a volume.
+func useOf(state stowage.EntryState, pv *corev1.PersistentVolume) v1alpha1.StorageMapUse {
+	if trouble, found := troubles[state]; found {
+		return trouble
+	}
+	if pv == nil {
+		return withoutVolume[state]
+	}
+	switch match.DiskProblem(pv) {
+	case match.DiskMissing:
+		return v1alpha1.UseMissing
+	case match.DiskReplaced:
+		return v1alpha1.UseReplaced
+	case match.DiskFailing:
+		return v1alpha1.UseFailing
+	case match.DiskUnproven:
+		return v1alpha1.UseOther
+	}
+	return v1alpha1.StorageMapUse(localdisks.UseOf(pv))
+}
+
+// troubles are the states of entries that count before the state of the volume.
+var troubles = map[stowage.EntryState]v1alpha1.StorageMapUse{
+	stowage.EntryMissing: v1alpha1.UseMissing, stowage.EntryReplaced: v1alpha1.UseReplaced, stowage.EntryFailing: v1alpha1.UseFailing,
+	stowage.EntryUnproven: v1alpha1.UseOther, stowage.EntryRetained: v1alpha1.UseOther, stowage.EntryFailed: v1alpha1.UseOther,
+}
+
+// withoutVolume are the uses of the other states, of disks whose volume does not exist or was not read.
+var withoutVolume = map[stowage.EntryState]v1alpha1.StorageMapUse{
+	stowage.EntryPending: v1alpha1.UseNotPublished, stowage.EntrySkipped: v1alpha1.UseNotPublished, stowage.EntryAvailable: v1alpha1.UseFree,
+	stowage.EntryBound: v1alpha1.UseBound, stowage.EntryReleased: v1alpha1.UseCleaning, stowage.EntryCleaning: v1alpha1.UseCleaning,
 }
 
 func add(sum *v1alpha1.StorageMapAmount, amount v1alpha1.StorageMapAmount) {

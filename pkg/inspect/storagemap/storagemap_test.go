@@ -241,11 +241,52 @@ func TestDisks(t *testing.T) {
 	), Options{By: ByNode}).Disks
 	claim := MakePVC("c").Obj().Namespace + "/c"
 	want := []v1alpha1.StorageMapDisk{
-		{Node: "a", Class: "local", Name: "d", Path: "/mnt/d", Bytes: 11 * gi, Identity: "wwn:1", State: "Bound", Volume: "v1", Claim: claim, Pods: []string{MakePod("p").Obj().Namespace + "/p"}},
-		{Node: "a", Class: "local", Path: "/mnt/x", Bytes: 10 * gi, State: "Available", Volume: "v2"},
+		{Node: "a", Class: "local", Name: "d", Path: "/mnt/d", Bytes: 11 * gi, Identity: "wwn:1", State: "Bound", Use: v1alpha1.UseBound, Volume: "v1", Claim: claim, Pods: []string{MakePod("p").Obj().Namespace + "/p"}},
+		{Node: "a", Class: "local", Path: "/mnt/x", Bytes: 10 * gi, State: "Available", Use: v1alpha1.UseFree, Volume: "v2"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestUse(t *testing.T) {
+	t.Parallel()
+	marked := func(mark string) *corev1.PersistentVolume {
+		return volume("v", "a").Annotation(wellknown.DiskAnnotation, mark).Obj()
+	}
+	bound := volume("v", "a").ClaimRef("ns", "c", "uid").Phase(corev1.VolumeBound)
+	for name, tc := range map[string]struct {
+		state stowage.EntryState
+		pv    *corev1.PersistentVolume
+		want  v1alpha1.StorageMapUse
+	}{
+		"a free volume without a report":                {pv: volume("v", "a").Obj(), want: v1alpha1.UseFree},
+		"a bound volume without a report":               {pv: bound.Obj(), want: v1alpha1.UseBound},
+		"a volume whose disk is marked missing":         {pv: marked("Missing"), want: v1alpha1.UseMissing},
+		"a volume whose disk is marked replaced":        {pv: marked("Replaced"), want: v1alpha1.UseReplaced},
+		"a volume whose disk is marked failing":         {pv: marked("Failing"), want: v1alpha1.UseFailing},
+		"a volume whose disk is marked unproven":        {pv: marked("Unproven"), want: v1alpha1.UseOther},
+		"a volume that the PV controller does not know": {pv: volume("v", "a").Phase(corev1.VolumePending).Obj(), want: v1alpha1.UseOther},
+		"the volume is newer than the report":           {state: stowage.EntryAvailable, pv: volume("v", "a").ClaimRef("ns", "c", "").Obj(), want: v1alpha1.UseReserved},
+		"trouble comes before a claim":                  {state: stowage.EntryFailing, pv: bound.Obj(), want: v1alpha1.UseFailing},
+		"the disk is missing":                           {state: stowage.EntryMissing, pv: bound.Obj(), want: v1alpha1.UseMissing},
+		"the disk is replaced":                          {state: stowage.EntryReplaced, pv: bound.Obj(), want: v1alpha1.UseReplaced},
+		"the disk is unproven":                          {state: stowage.EntryUnproven, pv: bound.Obj(), want: v1alpha1.UseOther},
+		"the data is retained, without a volume":        {state: stowage.EntryRetained, want: v1alpha1.UseOther},
+		"the volume has failed":                         {state: stowage.EntryFailed, pv: volume("v", "a").Phase(corev1.VolumeFailed).Obj(), want: v1alpha1.UseOther},
+		"skipped":                                       {state: stowage.EntrySkipped, want: v1alpha1.UseNotPublished},
+		"not published yet":                             {state: stowage.EntryPending, want: v1alpha1.UseNotPublished},
+		"cleaned after the volume is deleted":           {state: stowage.EntryCleaning, want: v1alpha1.UseCleaning},
+		"released, and the volume was not read":         {state: stowage.EntryReleased, want: v1alpha1.UseCleaning},
+		"bound, and the volume was not read":            {state: stowage.EntryBound, want: v1alpha1.UseBound},
+		"free, and the volume was not read":             {state: stowage.EntryAvailable, want: v1alpha1.UseFree},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := useOf(tc.state, tc.pv); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -165,13 +166,31 @@ func TestWaitsFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, got.WaitsFor); diff != "" {
+			if diff := cmp.Diff(tc.want, got.WaitsFor, cmpopts.IgnoreFields(v1alpha1.Wait{}, "Text")); diff != "" {
 				t.Errorf("waits for (-want +got):\n%s", diff)
+			}
+			if got.WaitsFor != nil && got.WaitsFor.Text != waitText(got.WaitsFor) {
+				t.Errorf("waits for %q, want %q", got.WaitsFor.Text, waitText(got.WaitsFor))
 			}
 			if text := strings.Join(got.Sentences, " "); !strings.Contains(text, tc.says) {
 				t.Errorf("says %q, want %q", text, tc.says)
 			}
 		})
+	}
+}
+
+func TestWaitText(t *testing.T) {
+	t.Parallel()
+	for want, w := range map[string]v1alpha1.Wait{
+		"a pod that uses it":                                                {For: v1alpha1.WaitConsumer},
+		"the scheduler, to place pod a/b":                                   {For: v1alpha1.WaitScheduler, Name: "a/b"},
+		"stowage-provisioner on n, step 1 of 4 (TimedOut)":                  {For: v1alpha1.WaitProvisioner, Name: "stowage-provisioner on n", Reason: "TimedOut", Step: 1, Steps: 4},
+		"node n, until 2026-03-01 19:00:00 UTC":                             {For: v1alpha1.WaitNode, Name: "n", Until: hours(-7)},
+		"the removal of data on n, next attempt at 2026-03-01 19:00:00 UTC": {For: v1alpha1.WaitCleaning, Name: "n", Until: hours(-7)},
+	} {
+		if got := waitText(&w); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

@@ -87,6 +87,9 @@ func Storage(q StorageQuestion) (*v1alpha1.StorageReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	if w := x.report.WaitsFor; w != nil {
+		w.Text = waitText(w)
+	}
 	if q.Events != nil {
 		x.events(q.Events)
 	}

@@ -11,6 +11,8 @@ type Fit struct {
 
 	// verdict is the answer.
 	Verdict FitVerdict `json:"verdict"`
+	// sentence is the answer in words.
+	Sentence string `json:"sentence"`
 	// unknown is why the verdict is Unknown.
 	Unknown []string `json:"unknown,omitempty"`
 	// workload is the object with the pods.

@@ -146,6 +146,8 @@ type StorageMapDisk struct {
 	Identity string `json:"identity,omitempty"`
 	// state is that of the report, or the phase of the volume.
 	State string `json:"state"`
+	// use is the state of the disk and its volume in one word.
+	Use StorageMapUse `json:"use"`
 	// reason is that of the report.
 	Reason string `json:"reason,omitempty"`
 	// trouble: the disk needs an administrator.
@@ -157,3 +159,19 @@ type StorageMapDisk struct {
 	// pods use the claim, as namespace/name, sorted.
 	Pods []string `json:"pods,omitempty"`
 }
+
+// StorageMapUse is how a disk is used, or why it cannot be.
+type StorageMapUse string
+
+// The uses. Each disk has one: that of its trouble, else that of its volume, else that of its state.
+const (
+	UseFree         StorageMapUse = "Free"         // a claim can take the volume
+	UseReserved     StorageMapUse = "Reserved"     // the volume has a claimRef, and is not bound yet
+	UseBound        StorageMapUse = "Bound"        // the volume has a claim
+	UseCleaning     StorageMapUse = "Cleaning"     // the volume is released, and the disk is cleaned or the volume deleted
+	UseMissing      StorageMapUse = "Missing"      // the volume has no disk
+	UseReplaced     StorageMapUse = "Replaced"     // the volume has another disk
+	UseFailing      StorageMapUse = "Failing"      // the disk is failing
+	UseNotPublished StorageMapUse = "NotPublished" // there is no volume: the disk is skipped, or not published yet
+	UseOther        StorageMapUse = "Other"        // retained, unproven, failed, or not yet observed by the PV controller
+)

@@ -63,6 +63,8 @@ const (
 // Wait is what has to happen next.
 type Wait struct {
 	For WaitKind `json:"for"`
+	// text is all of it in words.
+	Text string `json:"text"`
 	// name is who it is: a pod, a provisioner, a node.
 	Name string `json:"name,omitempty"`
 	// reason is that of the report, the condition or the event.

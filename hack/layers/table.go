@@ -74,6 +74,7 @@ func Packages() []Package {
 		{"pkg/inspect/snapshot", Cache},
 		{"pkg/inspect/localdisks", Acting}, // reads only
 		{"pkg/inspect/simulate", Acting},
+		{"pkg/inspect/live", Acting}, // reads only
 		{"pkg/inspect/*", Adapter},
 
 		{"pkg/apis/wellknown", Keys},

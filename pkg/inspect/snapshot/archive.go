@@ -45,7 +45,7 @@ type Archiver struct {
 // those of writing, of the context, and of an API server that does not answer at all.
 func (a *Archiver) Write(ctx context.Context, queries ...Query) error {
 	a.index, a.files = index{Time: time.Now()}, map[string]int{}
-	server, err := serverVersion(a.Config)
+	server, err := ServerVersion(ctx, a.Config)
 	if err != nil {
 		return err
 	}

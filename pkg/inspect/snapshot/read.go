@@ -5,11 +5,9 @@ package snapshot
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 
@@ -55,7 +53,7 @@ const (
 func (r *Reader) Read(ctx context.Context, queries ...Query) (*Snapshot, error) {
 	s := empty()
 	s.Time = time.Now()
-	server, err := serverVersion(r.Config)
+	server, err := ServerVersion(ctx, r.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -76,12 +74,7 @@ func (r *Reader) Read(ctx context.Context, queries ...Query) (*Snapshot, error) 
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			resource := q.Kind.Resource.GroupResource().String()
-			s.read[resource] = true
-			s.absent[resource] = err != nil
-			if gap != nil {
-				s.Gaps = append(s.Gaps, *gap)
-			}
+			s.note(q.Kind, gap, err != nil)
 			s.add(q.Kind, pointers...)
 			return nil
 		})
@@ -89,9 +82,7 @@ func (r *Reader) Read(ctx context.Context, queries ...Query) (*Snapshot, error) 
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(s.Gaps, func(a, b Gap) int {
-		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Except, b.Except))
-	})
+	s.sortGaps()
 	return s, nil
 }
 
@@ -102,11 +93,11 @@ func (r *Reader) list(ctx context.Context, client rest.Interface, q Query) ([]re
 		return all, nil, err
 	}
 	gap := &Gap{Resource: q.Kind.Resource.GroupResource().String(), Reason: err.Error()}
-	if !q.Kind.Namespaced || q.Namespace != "" || r.Namespace == "" {
+	narrow, ok := q.Within(r.Namespace)
+	if !ok {
 		return nil, gap, nil
 	}
-	q.Namespace = r.Namespace
-	some, err := listAll(ctx, client, q)
+	some, err := listAll(ctx, client, narrow)
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, gap, nil
@@ -115,6 +106,22 @@ func (r *Reader) list(ctx context.Context, client rest.Interface, q Query) ([]re
 	}
 	gap.Except = r.Namespace
 	return some, gap, nil
+}
+
+// Within returns the query for a namespace alone, for users who may not list all objects; false if it cannot be limited.
+func (q Query) Within(namespace string) (Query, bool) {
+	if !q.Kind.Namespaced || q.Namespace != "" || namespace == "" {
+		return q, false
+	}
+	q.Namespace = namespace
+	return q, true
+}
+
+// request returns a request for a list or a watch.
+func (q Query) request(client rest.Interface, options metav1.ListOptions) *rest.Request {
+	options.FieldSelector = q.Fields
+	return client.Get().Resource(q.Kind.Resource.Resource).NamespaceIfScoped(q.Namespace, q.Namespace != "").
+		VersionedParams(&options, metav1.ParameterCodec)
 }
 
 // listAll reads all pages of a query.
@@ -141,13 +148,10 @@ func listAll(ctx context.Context, client rest.Interface, q Query) ([]reflect.Val
 // pages calls visit with the items of each page of a query, a slice of structs, without managed fields. more: the
 // error, if any, is that of a page after the first.
 func pages(ctx context.Context, client rest.Interface, q Query, options metav1.ListOptions, visit func(items reflect.Value) error) (more bool, err error) {
-	options.FieldSelector = q.Fields
 	var body bytes.Buffer
 	for {
 		list := reflect.New(q.Kind.list)
-		request := client.Get().Resource(q.Kind.Resource.Resource).NamespaceIfScoped(q.Namespace, q.Namespace != "").
-			VersionedParams(&options, metav1.ParameterCodec)
-		if err := readPage(ctx, request, &body, list.Interface().(runtime.Object)); err != nil {
+		if err := readPage(ctx, q.request(client, options), &body, list.Interface().(runtime.Object)); err != nil {
 			return options.Continue != "", err
 		}
 		items := list.Elem().FieldByName("Items")
@@ -211,12 +215,13 @@ func (c *clients) of(k Kind) (rest.Interface, error) {
 	return client, nil
 }
 
-func serverVersion(config *rest.Config) (*version.Info, error) {
+// ServerVersion returns the version of the API server; nil if the user may not read it.
+func ServerVersion(ctx context.Context, config *rest.Config) (*version.Info, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	server, err := client.ServerVersion()
+	server, err := client.ServerVersionWithContext(ctx)
 	if apierrors.IsForbidden(err) {
 		return nil, nil
 	}

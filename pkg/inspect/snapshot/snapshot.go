@@ -7,6 +7,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -169,6 +170,21 @@ func (s *Snapshot) add(k Kind, pointers ...reflect.Value) {
 		all = reflect.MakeSlice(reflect.SliceOf(k.pointer), 0, len(pointers))
 	}
 	s.objects[k.pointer] = reflect.Append(all, pointers...).Interface()
+}
+
+// note records that a kind was read, what of it could not be, and whether the API server does not serve it.
+func (s *Snapshot) note(k Kind, gap *Gap, absent bool) {
+	resource := k.Resource.GroupResource().String()
+	s.read[resource], s.absent[resource] = true, absent
+	if gap != nil {
+		s.Gaps = append(s.Gaps, *gap)
+	}
+}
+
+func (s *Snapshot) sortGaps() {
+	slices.SortFunc(s.Gaps, func(a, b Gap) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Except, b.Except))
+	})
 }
 
 // Objects returns the objects of a kind, in no order, in a slice of the caller.

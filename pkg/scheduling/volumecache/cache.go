@@ -132,6 +132,7 @@ func New(cfg Config) (*Cache, error) {
 	c.reserved = reservations{
 		clock: c.clock, index: c.index, claims: &c.newest, free: &c.free, releases: &c.releases,
 		byClaim: map[types.NamespacedName]*hold{}, byPod: map[types.UID][]*hold{},
+		sequence: 1, listing: true,
 	}
 	if err := c.listen(cfg.Informers); err != nil {
 		return nil, fmt.Errorf("registering volume event handlers: %w", err)

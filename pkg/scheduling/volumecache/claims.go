@@ -137,6 +137,8 @@ func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 		return // unknown where the volume will be, or its bytes are counted
 	}
 	queue := &c.reserved.provisioning
+	// At the start it is not known whether a report includes a volume that exists: the bytes are held
+	// until the next report, or reportTime.
 	if v := c.volumeFor(claim); v != nil { // observed before the claim
 		if found.newest.sequence > v.appeared {
 			return // and reported
@@ -148,11 +150,12 @@ func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 	c.reserved.enqueue(h, queue)
 }
 
-// holdAllSelected calls holdSelected for all existing claims: at the start, a claim may
-// be observed before the capacity object of its node.
+// holdAllSelected ends the initial lists. It calls holdSelected for all existing claims: a
+// claim may have been observed before the capacity object of its node.
 func (c *Cache) holdAllSelected() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.reserved.listing = false
 	existing, _ := c.claims.List(labels.Everything()) // informers' listers return no errors
 	for _, claim := range existing {
 		if awaitsProvisioning(claim) && c.reserved.byClaim[keyOf(claim)] == nil {

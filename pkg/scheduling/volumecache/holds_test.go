@@ -4,12 +4,14 @@
 package volumecache
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/pkg/metrics"
@@ -120,6 +122,44 @@ func TestHeldOnce(t *testing.T) {
 			w.check()
 			if left := w.Size().Reservations; left != 0 {
 				t.Errorf("%d reservations are left after the claim was bound", left)
+			}
+		})
+	}
+}
+
+// TestInitialLists: at the start, in whatever order the informers deliver what exists, bytes are
+// held for a claim that has a selected node and a volume reserved for it, until the next report.
+func TestInitialLists(t *testing.T) {
+	t.Parallel()
+	objects := func() map[string]runtime.Object {
+		return map[string]runtime.Object{
+			"node": node("a"), "report": capacityOnA("r", "100Gi"), "claim": pvc("c", "60Gi").SelectedNode("a").Obj(),
+			"volume": localPV("made", "a", "60Gi").ClaimRef("default", "c", "").Obj(),
+		}
+	}
+	for _, order := range []string{
+		"node report claim volume", "node report volume claim", "node claim report volume",
+		"node claim volume report", "node volume report claim", "node volume claim report",
+		"report claim volume node", "report volume claim node", "claim report volume node",
+		"claim volume report node", "volume report claim node", "volume claim report node",
+	} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			w := newTestbed(t, dynamic("local", "csi"), tracked("csi"), pvc("d", "60Gi").Obj())
+			w.reserved.listing = true
+			exists := objects()
+			for _, name := range strings.Fields(order) {
+				w.put(exists[name])
+			}
+			w.holdAllSelected()
+			w.check()
+			if got := w.fits(pod("second", "d"), "a"); got != match.NotEnoughSpace {
+				t.Errorf("before the next report, Fits returns %q", got)
+			}
+			w.put(capacityOnA("r", "99Gi"))
+			w.check()
+			if got := w.fits(pod("second", "d"), "a"); got != match.Fits {
+				t.Errorf("after the next report, Fits returns %q", got)
 			}
 		})
 	}

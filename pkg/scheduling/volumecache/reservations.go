@@ -73,8 +73,10 @@ type reservations struct {
 	releases *releases
 
 	// sequence numbers the volumes, capacity objects and holds in the order in which they
-	// were observed or began.
+	// were observed or began. Those of the initial lists have the same number: in which order
+	// the informers deliver these does not show whether a report includes a volume.
 	sequence uint64
+	listing  bool // the initial lists are being observed
 	byClaim  map[types.NamespacedName]*hold
 	byPod    map[types.UID][]*hold
 	// unreported are the holds of bytes of volumes that exist and no report includes,
@@ -83,6 +85,9 @@ type reservations struct {
 }
 
 func (r *reservations) nextSequence() uint64 {
+	if r.listing {
+		return r.sequence
+	}
 	r.sequence++
 	return r.sequence
 }

@@ -44,6 +44,7 @@ func newTestbed(t testing.TB, objects ...runtime.Object) *testbed {
 	if w.Cache, err = New(Config{Informers: w.factory, Clock: w.clock}); err != nil {
 		t.Fatal(err)
 	}
+	w.reserved.listing = false
 	w.put(objects...)
 	return w
 }

@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,77 +38,110 @@ import (
 )
 
 // TestAgreesWithScheduler: in random clusters, the nodes without a reason are those that kube-scheduler finds, and with
-// each change that is proposed kube-scheduler places the pod on the node that it is for.
+// each change that is proposed kube-scheduler places the pod on the node that it is for. Each case is a subtest with the
+// number of its cluster, so that one can be repeated: STOWAGE_SEED=seed go test -run 'TestAgreesWithScheduler/^17$'.
 func TestAgreesWithScheduler(t *testing.T) {
 	seed := campaign.Begin(t)
-	states := map[inspect.PodState]int{}
-	kinds := map[string]int{}
-	for i := range campaign.Scale(300, 10_000) {
-		random := rand.New(rand.NewPCG(seed, uint64(i)))
-		objects := randomCluster(random)
-		profile := schedulerconfig.Default().Profiles[0]
-		if random.IntN(4) == 0 {
-			profile = schedulerconfig.Stock().Profiles[0]
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		s := snapshot.Build(objects...)
-		simulator, err := simulate.New(ctx, simulate.Config{Snapshot: s, Profile: profile, Plugins: registry})
-		if err != nil {
-			t.Fatal(err)
-		}
-		pod := snapshot.Find[*corev1.Pod](s, builders.DefaultNamespace, "tested")
-		p, err := answer(ctx, PodQuestion{Snapshot: s, Pod: pod, Simulator: simulator})
-		if err != nil {
-			t.Fatalf("case %d: %v", i, err)
-		}
-		states[p.report.State]++
-		var fits []string
-		if len(p.verdict.Everywhere) == 0 {
-			for _, n := range p.verdict.Nodes {
-				if len(n.Reasons) == 0 {
-					fits = append(fits, n.Node.Name)
-				}
-			}
-		}
-		if diff := cmp.Diff(schedulable(ctx, t, profile.SchedulerName, pod, objects), fits); diff != "" {
-			t.Errorf("case %d: nodes that fit (-kube-scheduler +why):\n%s\n%s", i, diff, dump(objects))
-		}
-		for _, c := range p.changes {
-			kinds[c.Kind]++
-			changed := objects
-			if c.object != nil {
-				changed = replaced(objects, c.object)
-			}
-			changed = replaced(changed, c.pod)
-			if got := schedulable(ctx, t, profile.SchedulerName, c.pod, changed); !slices.Contains(got, c.Node) {
-				t.Errorf("case %d: with %q, the pod fits %v\n%s", i, c.Text, got, dump(objects))
-			}
-		}
-		cancel()
+	cases := campaign.Scale(300, 10_000)
+	seen := &seenCases{states: map[inspect.PodState]int{}, kinds: map[string]int{}}
+	// A case mostly waits for informers, which poll.
+	var group errgroup.Group
+	group.SetLimit(16)
+	for i := range cases {
 		if t.Failed() {
-			return
+			break
 		}
+		group.Go(func() error {
+			t.Run(strconv.Itoa(i), func(t *testing.T) { seen.agrees(t, seed, uint64(i)) })
+			return nil
+		})
 	}
-	t.Logf("states %v, changes %v", states, kinds)
+	_ = group.Wait() // the subtests have failed
+	t.Logf("cases %d, states %v, changes %v", seen.cases, seen.states, seen.kinds)
+	if seen.cases < cases {
+		return // a case failed, or -run selects some
+	}
 	for _, state := range []inspect.PodState{inspect.PodFits, inspect.PodUnschedulable} {
-		if states[state] == 0 {
+		if seen.states[state] == 0 {
 			t.Errorf("no case ended in state %s", state)
 		}
 	}
 	// The short form has too few cases for each of the kinds.
 	for _, kind := range campaign.Scale([]string{"AddVolume", "RemoveTaint"}, []string{"AddVolume", "AddCapacity", "ShrinkClaim", "Uncordon", "RemoveTaint", "LabelNode", "LowerRequest"}) {
-		if kinds[kind] == 0 {
+		if seen.kinds[kind] == 0 {
 			t.Errorf("no case proposed %s", kind)
 		}
+	}
+}
+
+// seenCases counts the answers of the cases that have passed.
+type seenCases struct {
+	mu     sync.Mutex
+	cases  int
+	states map[inspect.PodState]int
+	kinds  map[string]int
+}
+
+func (s *seenCases) add(p *podAnswer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cases++
+	s.states[p.report.State]++
+	for _, c := range p.changes {
+		s.kinds[c.Kind]++
+	}
+}
+
+// agrees compares the answer about the pod of a random cluster with kube-scheduler.
+func (s *seenCases) agrees(t *testing.T, seed, number uint64) {
+	random := rand.New(rand.NewPCG(seed, number))
+	objects := randomCluster(random)
+	profile := schedulerconfig.Default().Profiles[0]
+	if random.IntN(4) == 0 {
+		profile = schedulerconfig.Stock().Profiles[0]
+	}
+	in := snapshot.Build(objects...)
+	simulator, err := simulate.New(t.Context(), simulate.Config{Snapshot: in, Profile: profile, Plugins: registry})
+	if err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	pod := snapshot.Find[*corev1.Pod](in, builders.DefaultNamespace, "tested")
+	p, err := answer(t.Context(), PodQuestion{Snapshot: in, Pod: pod, Simulator: simulator})
+	if err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	var fits []string
+	if len(p.verdict.Everywhere) == 0 {
+		for _, n := range p.verdict.Nodes {
+			if len(n.Reasons) == 0 {
+				fits = append(fits, n.Node.Name)
+			}
+		}
+	}
+	if diff := cmp.Diff(schedulable(t, profile.SchedulerName, pod, objects), fits); diff != "" {
+		t.Errorf("seed %d: nodes that fit (-kube-scheduler +why):\n%s\n%s", seed, diff, dump(objects))
+	}
+	for _, c := range p.changes {
+		changed := objects
+		if c.object != nil {
+			changed = replaced(objects, c.object)
+		}
+		changed = replaced(changed, c.pod)
+		if got := schedulable(t, profile.SchedulerName, c.pod, changed); !slices.Contains(got, c.Node) {
+			t.Errorf("seed %d: with %q, the pod fits %v\n%s", seed, c.Text, got, dump(objects))
+		}
+	}
+	if !t.Failed() {
+		s.add(p)
 	}
 }
 
 var registry = frameworkruntime.Registry{volumetopology.Name: volumetopology.New}
 
 // schedulable returns the nodes that a kube-scheduler with real informers finds for a pod, sorted.
-func schedulable(ctx context.Context, t *testing.T, name string, pod *corev1.Pod, objects []snapshot.Object) []string {
+func schedulable(t *testing.T, name string, pod *corev1.Pod, objects []snapshot.Object) []string {
 	t.Helper()
-	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 	defer cancel()
 	var all []runtime.Object
 	for _, o := range objects {
@@ -279,7 +315,7 @@ func (g *generator) tested() {
 			if !g.chance(5) {
 				g.add(builders.MakePV(volume).Class("local").Capacity("9Gi").Hostname(g.nodes[g.IntN(len(g.nodes))]).ClaimRef(builders.DefaultNamespace, name, "").Phase(corev1.VolumeBound).Obj())
 			}
-		case g.chance(8) && class == "dynamic" && !slices.Contains(g.reserved, name): // else the order of events decides, until the PV controller binds it
+		case g.chance(8) && class == "dynamic":
 			claim.SelectedNode(g.nodes[g.IntN(len(g.nodes))])
 		}
 		g.add(claim.Obj())

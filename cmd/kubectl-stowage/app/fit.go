@@ -71,28 +71,29 @@ func (o *fitOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	queries := []snapshot.Query{configMaps()}
-	for _, kind := range snapshot.Scheduling() {
-		queries = append(queries, snapshot.Query{Kind: kind})
-	}
-	s, err := o.read(cmd.Context(), queries...)
+	s, err := o.read(cmd.Context(), schedulingQueries()...)
 	if err != nil {
 		return err
 	}
-	p, err := profileOf(config.Workload.Template.Spec.SchedulerName, o.configuration, s)
-	if err != nil {
-		return err
-	}
-	config.Simulate = simulate.Config{Snapshot: s, Profile: p.KubeSchedulerProfile, Plugins: plugins, PercentageOfNodesToScore: p.percentage}
-	config.Configuration, config.Extenders = p.source, p.extenders
-	config.Explain = func(ctx context.Context, pod *corev1.Pod, s *snapshot.Snapshot, simulator *simulate.Simulator) (*v1alpha1.PodReport, error) {
-		return why.Pod(ctx, why.PodQuestion{Snapshot: s, Pod: pod, Simulator: simulator, Profile: p.source})
-	}
-	report, err := fit.Run(cmd.Context(), config)
+	report, err := placeReplicas(cmd.Context(), s, config, o.configuration)
 	if err != nil {
 		return err
 	}
 	return o.output.print(cmd, report, func(p *printer) { (fitPrinter{p, report}).print(o.output == "wide") })
+}
+
+// placeReplicas answers how many replicas would be placed on a snapshot with what schedulingQueries read. file is the value
+// of --config.
+func placeReplicas(ctx context.Context, s *snapshot.Snapshot, config fit.Config, file string) (*v1alpha1.Fit, error) {
+	p, err := profileOf(config.Workload.Template.Spec.SchedulerName, file, s)
+	if err != nil {
+		return nil, err
+	}
+	config.Simulate, config.Configuration, config.Extenders = p.simulation(s), p.source, p.extenders
+	config.Explain = func(ctx context.Context, pod *corev1.Pod, s *snapshot.Snapshot, simulator *simulate.Simulator) (*v1alpha1.PodReport, error) {
+		return why.Pod(ctx, why.PodQuestion{Snapshot: s, Pod: pod, Simulator: simulator, Profile: p.source})
+	}
+	return fit.Run(ctx, config)
 }
 
 // workload reads the flags.
@@ -138,22 +139,31 @@ func (o *fitOptions) open(cmd *cobra.Command) (io.ReadCloser, error) {
 }
 
 // count sets the number of replicas.
-func (o *fitOptions) count(config *fit.Config) error {
+func (o *fitOptions) count(config *fit.Config) (err error) {
 	w := config.Workload
-	switch n, err := strconv.Atoi(o.replicas); {
-	case o.replicas == "max":
-		w.Replicas, config.Max = fit.Most, true
-	case o.replicas == "" && w.Replicas < 1:
+	switch {
+	case o.replicas != "":
+		if w.Replicas, config.Max, err = parseReplicas(o.replicas); err != nil {
+			return fmt.Errorf("--replicas: %w", err)
+		}
+	case w.Replicas < 1:
 		return fmt.Errorf("--filename: %s has no replicas: give a number with --replicas", w)
-	case o.replicas == "" && w.Replicas > fit.Most:
+	case w.Replicas > fit.Most:
 		return fmt.Errorf("--filename: %s has %d replicas, and at most %d can be simulated: give fewer with --replicas", w, w.Replicas, fit.Most)
-	case o.replicas == "":
-	case err != nil || n < 1 || n > fit.Most:
-		return fmt.Errorf("--replicas: must be max or a number from 1 to %d, and is %q", fit.Most, o.replicas)
-	default:
-		w.Replicas = n
 	}
 	return nil
+}
+
+// parseReplicas returns a number of replicas; for max the largest one.
+func parseReplicas(text string) (n int, most bool, err error) {
+	if text == "max" {
+		return fit.Most, true, nil
+	}
+	n, err = strconv.Atoi(text)
+	if err != nil || n < 1 || n > fit.Most {
+		return 0, false, fmt.Errorf("must be max or a number from 1 to %d, and is %q", fit.Most, text)
+	}
+	return n, false, nil
 }
 
 // fitPrinter prints a report.

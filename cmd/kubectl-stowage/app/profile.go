@@ -5,6 +5,7 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -79,7 +80,15 @@ func profileOf(scheduler, file string, s *snapshot.Snapshot) (profile, error) {
 			return found, nil
 		}
 	}
-	return profile{}, fmt.Errorf("the configuration of scheduler %q is not known: give its KubeSchedulerConfiguration with --config", scheduler)
+	return profile{}, unknownSchedulerError(scheduler)
+}
+
+// unknownSchedulerError is the name of a scheduler whose configuration is not known.
+type unknownSchedulerError string
+
+// Error returns one line.
+func (e unknownSchedulerError) Error() string {
+	return fmt.Sprintf("the configuration of scheduler %q is not known: give its KubeSchedulerConfiguration with --config", string(e))
 }
 
 func find(c *config.KubeSchedulerConfiguration, scheduler, source string) (profile, bool) {
@@ -119,4 +128,31 @@ func schedulingQueries() []snapshot.Query {
 // simulation returns the simulation of the profile on a snapshot.
 func (p profile) simulation(s *snapshot.Snapshot) simulate.Config {
 	return simulate.Config{Snapshot: s, Profile: p.KubeSchedulerProfile, Plugins: plugins, PercentageOfNodesToScore: p.percentage}
+}
+
+// simulator is the simulation of a scheduler.
+type simulator struct {
+	*simulate.Simulator
+	profile
+}
+
+// simulators returns a function that returns the simulation of a scheduler on a snapshot, the same one for each name. file
+// is the value of --config. The simulations end with ctx.
+func simulators(ctx context.Context, s *snapshot.Snapshot, file string) func(scheduler string) (*simulator, error) {
+	known := map[string]*simulator{}
+	return func(scheduler string) (*simulator, error) {
+		if known[scheduler] != nil {
+			return known[scheduler], nil
+		}
+		p, err := profileOf(scheduler, file, s)
+		if err != nil {
+			return nil, err
+		}
+		simulation, err := simulate.New(ctx, p.simulation(s))
+		if err != nil {
+			return nil, err
+		}
+		known[scheduler] = &simulator{simulation, p}
+		return known[scheduler], nil
+	}
 }

@@ -152,20 +152,24 @@ func (o *whyOptions) storage(cmd *cobra.Command, kind, name string) error {
 	if q.Snapshot, err = o.read(cmd.Context(), queries...); err != nil {
 		return err
 	}
-	report, err := why.Storage(q)
+	report, err := explainStorage(q, func(queries ...snapshot.Query) (*snapshot.Snapshot, error) { return o.read(cmd.Context(), queries...) })
 	if err != nil {
 		return o.notFound(cmd, err)
 	}
-	if q.Events = q.Snapshot; o.from == "" {
-		// The events of the objects that the answer is made of are read by name: there can be many others.
-		if q.Events, err = o.read(cmd.Context(), eventsOf(report)...); err != nil {
-			return err
-		}
-	}
-	if report, err = why.Storage(q); err != nil {
-		return err
-	}
 	return o.output.print(cmd, report, func(p *printer) { printStorageReport(p, report) })
+}
+
+// explainStorage answers a question. The events of the objects that the answer is made of are read by name: there can be many
+// others.
+func explainStorage(q why.StorageQuestion, events func(...snapshot.Query) (*snapshot.Snapshot, error)) (*v1alpha1.StorageReport, error) {
+	report, err := why.Storage(q)
+	if err != nil {
+		return nil, err
+	}
+	if q.Events, err = events(eventsOf(report)...); err != nil {
+		return nil, err
+	}
+	return why.Storage(q)
 }
 
 // queries returns what is read for a question. Claims and pods are read of one namespace.

@@ -4,6 +4,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -12,7 +13,6 @@ import (
 
 	inspect "stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
 	"stowage.dev/stowage/pkg/inspect/format"
-	"stowage.dev/stowage/pkg/inspect/simulate"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
 	"stowage.dev/stowage/pkg/inspect/why"
 )
@@ -41,25 +41,32 @@ func (o *whyOptions) pod(cmd *cobra.Command, name string) error {
 	case pod == nil:
 		return &why.NotFoundError{Kind: why.KindPod, Namespace: namespace, Name: name, Hint: o.otherPods(cmd, namespace, name)}
 	}
-	q := why.PodQuestion{Pod: pod}
-	var p profile
+	queries := schedulingQueries()
 	if pod.Spec.NodeName != "" {
-		q.Snapshot, err = o.read(cmd.Context(), placedQueries(namespace)...)
-	} else if q.Snapshot, err = o.read(cmd.Context(), schedulingQueries()...); err == nil {
-		if p, err = profileOf(pod.Spec.SchedulerName, o.configuration, q.Snapshot); err != nil {
-			return err
-		}
-		q.Profile, q.Extenders = p.source, p.extenders
-		q.Simulator, err = simulate.New(cmd.Context(), p.simulation(q.Snapshot))
+		queries = placedQueries(namespace)
 	}
+	s, err := o.read(cmd.Context(), queries...)
 	if err != nil {
 		return err
 	}
-	report, err := why.Pod(cmd.Context(), q)
+	report, err := explainPod(cmd.Context(), s, pod, simulators(cmd.Context(), s, o.configuration))
 	if err != nil {
 		return err
 	}
 	return o.output.print(cmd, report, func(p *printer) { printPodReport(p, report) })
+}
+
+// explainPod answers why a pod waits, on a snapshot with what schedulingQueries or placedQueries read.
+func explainPod(ctx context.Context, s *snapshot.Snapshot, pod *corev1.Pod, scheduler func(name string) (*simulator, error)) (*inspect.PodReport, error) {
+	q := why.PodQuestion{Snapshot: s, Pod: pod}
+	if pod.Spec.NodeName == "" {
+		of, err := scheduler(pod.Spec.SchedulerName)
+		if err != nil {
+			return nil, err
+		}
+		q.Simulator, q.Profile, q.Extenders = of.Simulator, of.source, of.extenders
+	}
+	return why.Pod(ctx, q)
 }
 
 // placedQueries returns what is read for a pod that has a node.

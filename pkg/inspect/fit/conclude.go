@@ -106,6 +106,8 @@ func (r *run) sentence() string {
 		return fmt.Sprintf("It is not known whether %s can be placed. On what could be read and simulated, %d would be placed. The reasons:", r.count(f.Requested), f.Placed)
 	case f.Placed == 0 && f.Requested == 1:
 		return fmt.Sprintf("%s does not fit.", r.count(1))
+	case f.Placed == 0 && f.Most:
+		return fmt.Sprintf("Not even %s fits.", r.count(1))
 	case f.Placed == 0:
 		return fmt.Sprintf("Not one of %s fits.", r.count(f.Requested))
 	case f.Most && f.Placed == f.Requested:

@@ -185,6 +185,9 @@ func (r *run) class(name string) *storagev1.StorageClass {
 // placeAll places the replicas in order, until the result of the others is known.
 func (r *run) placeAll(ctx context.Context) error {
 	for i := range r.Workload.Replicas {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		next := r.Workload.replica(i, r.existing[i])
 		if next.node != "" {
 			r.report.Running++

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -63,6 +64,9 @@ type Simulator struct {
 	volumes    *volumecache.Cache // nil without VolumeTopology
 }
 
+// emulating is held while the feature gates are set.
+var emulating sync.Mutex
+
 // emulate sets the feature gates of this process to those of a server's minor of Kubernetes, unless they are of
 // an earlier one already, which can only be set once.
 func emulate(server *version.Info) error {
@@ -74,6 +78,8 @@ func emulate(server *version.Info) error {
 		return fmt.Errorf("version of the API server: %w", err)
 	}
 	minor = apiversion.MajorMinor(minor.Major(), minor.Minor())
+	emulating.Lock()
+	defer emulating.Unlock()
 	gates := feature.DefaultMutableFeatureGate
 	if known := gates.EmulationVersion(); !minor.LessThan(known) {
 		return nil

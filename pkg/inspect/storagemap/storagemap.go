@@ -54,7 +54,7 @@ func Map(s *snapshot.Snapshot, o Options) *v1alpha1.StorageMap {
 	m.disks()
 	m.capacity()
 	report := &v1alpha1.StorageMap{
-		TypeMeta: v1alpha1.Type("StorageMap"), Rows: []v1alpha1.StorageMapRow{}, NetworkVolumes: m.networkVolumes(),
+		TypeMeta: v1alpha1.Type("StorageMap"), Rows: m.sortedRows(), NetworkVolumes: m.networkVolumes(),
 		Capacities: m.sortedCapacities(), WaitingPods: m.waitingPods(), Disks: m.list, Unseen: unseen(s),
 	}
 	if !s.Time.IsZero() {
@@ -62,23 +62,30 @@ func Map(s *snapshot.Snapshot, o Options) *v1alpha1.StorageMap {
 	}
 	nodes := map[string]bool{}
 	for _, r := range m.rows {
-		if o.By != ByNode {
-			r.Nodes = len(r.nodes)
-		}
-		report.Rows = append(report.Rows, r.StorageMapRow)
 		for node := range r.nodes {
 			nodes[node] = true
 		}
 		sum(&report.Total, &r.StorageMapRow)
 	}
 	report.Total.StorageMapPlace = v1alpha1.StorageMapPlace{Nodes: len(nodes)}
-	slices.SortFunc(report.Rows, func(a, b v1alpha1.StorageMapRow) int {
-		return cmp.Or(comparePlaces(a.StorageMapPlace, b.StorageMapPlace), cmp.Compare(a.Class, b.Class))
-	})
 	slices.SortFunc(report.Disks, func(a, b v1alpha1.StorageMapDisk) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Class, b.Class), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Volume, b.Volume))
 	})
 	return report
+}
+
+func (m *mapper) sortedRows() []v1alpha1.StorageMapRow {
+	all := []v1alpha1.StorageMapRow{}
+	for _, r := range m.rows {
+		if m.By != ByNode {
+			r.Nodes = len(r.nodes)
+		}
+		all = append(all, r.StorageMapRow)
+	}
+	slices.SortFunc(all, func(a, b v1alpha1.StorageMapRow) int {
+		return cmp.Or(comparePlaces(a.StorageMapPlace, b.StorageMapPlace), cmp.Compare(a.Class, b.Class))
+	})
+	return all
 }
 
 // unseen returns what of the map's kinds is not in the snapshot.

@@ -88,27 +88,29 @@ type capacity struct {
 	nodes map[string]bool
 }
 
+// capacityOf returns the capacity of a class in a place.
+func (m *mapper) capacityOf(place v1alpha1.StorageMapPlace, class string) *capacity {
+	key := m.key(place, class)
+	c := m.capacities[key]
+	if c == nil {
+		c = &capacity{nodes: map[string]bool{}}
+		c.StorageMapPlace, c.Class = key.StorageMapPlace, class
+		m.capacities[key] = c
+	}
+	if place.Node != "" {
+		c.nodes[place.Node] = true
+	}
+	return c
+}
+
 // capacity adds the CSIStorageCapacities, and the claims that are being provisioned.
 func (m *mapper) capacity() {
-	row := func(place v1alpha1.StorageMapPlace, class string) *capacity {
-		key := m.key(place, class)
-		c := m.capacities[key]
-		if c == nil {
-			c = &capacity{nodes: map[string]bool{}}
-			c.StorageMapPlace, c.Class = key.StorageMapPlace, class
-			m.capacities[key] = c
-		}
-		if place.Node != "" {
-			c.nodes[place.Node] = true
-		}
-		return c
-	}
 	for _, object := range snapshot.Of[*storagev1.CSIStorageCapacity](m.s) {
 		place := m.places.ofCapacity(object)
 		if place == (v1alpha1.StorageMapPlace{}) || !m.selects(place.Node, object.StorageClassName) {
 			continue
 		}
-		c := row(place, object.StorageClassName)
+		c := m.capacityOf(place, object.StorageClassName)
 		if object.Capacity != nil {
 			c.Bytes = sumOf(c.Bytes, object.Capacity.Value())
 		}
@@ -122,7 +124,7 @@ func (m *mapper) capacity() {
 	for _, claim := range m.claims {
 		node, class := claims.SelectedNode(claim), match.ClaimClass(claim)
 		if provisioning(claim) && m.selects(node, class) {
-			add(&row(m.places.ofNode(node), class).Provisioning, v1alpha1.StorageMapAmount{Volumes: 1, Bytes: claim.Spec.Resources.Requests.Storage().Value()})
+			add(&m.capacityOf(m.places.ofNode(node), class).Provisioning, v1alpha1.StorageMapAmount{Volumes: 1, Bytes: claim.Spec.Resources.Requests.Storage().Value()})
 		}
 	}
 }

@@ -156,7 +156,7 @@ test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n KUBE=1.36
 	@$(if $(MODFILE),$(MAKE) vet-minor,go -C hack/images test ./... && go -C hack/monitoring test ./...)
 
 # The kubectl plugin contains the scheduler of the last minor, so its tests work with no other.
-LAST_MINOR_ONLY := /test/integration/inspect$$
+LAST_MINOR_ONLY := /test/integration/\(inspect\|page\)$$
 
 .PHONY: vet-minor
 vet-minor: ## Compile the integration tests for another minor; KUBE=1.36
@@ -180,6 +180,11 @@ test-integration: control-plane ## Tests against a real control plane; RUN=regex
 	gotest() { local packages; packages=$$(grep "$$@" <<<"$$all") || return 0; \
 	  go test $(MODFILE) -json -p=$${p:-1} -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' $$packages || failed=$$?; }; \
 	{ p=2 gotest -v /test/perf/; KUBE_CACHE_MUTATION_DETECTOR=true gotest /test/perf/; exit $${failed:-0}; } | tee $(EVENTS) | { $(TESTS); } $(BUDGETS)
+
+.PHONY: screenshots
+screenshots: control-plane ## Screenshots of the page of kubectl stowage ui for docs/images (needs chromium)
+	@go run ./hack/requirements browser
+	@STOWAGE_SCREENSHOTS=$(CURDIR)/docs/images go test -count=1 -run=TestSizes ./test/integration/page
 
 .PHONY: e2e
 e2e: ## Tests on real kubelets and containerd (root, Debian packages); RUN=regexp COUNT=n TIMEOUT=45m KUBE=1.36

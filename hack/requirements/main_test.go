@@ -28,8 +28,8 @@ func TestRun(t *testing.T) {
 	}{
 		"packages of two uses": {packages: true, args: []string{"disks", "e2e"},
 			want: strings.Join(requirements.Packages(requirements.Disks, requirements.E2E), " ") + "\n"},
-		"no use":      {fails: "usage: requirements [-packages] USE..., of [disks e2e nodes]"},
-		"another use": {args: []string{"e2e", "disk"}, fails: `"disk": must be one of [disks e2e nodes]`},
+		"no use":      {fails: "usage: requirements [-packages] USE..., of [browser disks e2e nodes]"},
+		"another use": {args: []string{"e2e", "disk"}, fails: `"disk": must be one of [browser disks e2e nodes]`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

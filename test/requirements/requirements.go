@@ -26,10 +26,12 @@ const (
 	// Disks are the tests that make file systems, arrays and encrypted disks. Each skips
 	// what it cannot make.
 	Disks Use = "disks"
+	// Browser are the tests of pages, which skip without it.
+	Browser Use = "browser"
 )
 
 // Uses returns all uses.
-func Uses() []Use { return []Use{Disks, E2E, Nodes} }
+func Uses() []Use { return []Use{Browser, Disks, E2E, Nodes} }
 
 // program is a program, by name or absolute path, and the Debian package that contains it.
 type program struct {
@@ -55,6 +57,8 @@ var programs = []program{
 	{"qemu-img", "qemu-utils", []Use{E2E}},
 	{"qemu-storage-daemon", "qemu-system-common", []Use{E2E}},
 	{"rclone", "rclone", []Use{E2E}},
+
+	{"chromium", "chromium", []Use{Browser}},
 
 	{"setfacl", "acl", []Use{Disks}},
 	{"setfattr", "attr", []Use{Disks}},
@@ -93,7 +97,7 @@ func Missing(use Use) error {
 // missing is Missing for a machine with the programs that has accepts.
 func missing(use Use, root bool, has func(program string) bool) error {
 	var errs []error
-	if !root {
+	if !root && use != Browser {
 		errs = append(errs, fmt.Errorf("%s: root is needed", use))
 	}
 	var lack, packages []string

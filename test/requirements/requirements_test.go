@@ -33,6 +33,7 @@ func TestMissing(t *testing.T) {
 		"end-to-end tests make no xfs":       {use: E2E, lack: []string{"mkfs.xfs"}},
 		"tests of disks need no containerd":  {use: Disks, lack: []string{"containerd"}},
 		"what tests of disks have none of":   {use: Disks, lack: []string{"mkfs.xfs"}, want: "disks: mkfs.xfs not found: apt-get install xfsprogs"},
+		"a browser needs no root":            {use: Browser, user: true},
 		"what real nodes and disks both use": {use: Disks, lack: []string{"mkfs.ext4"}, want: "disks: mkfs.ext4 not found: apt-get install e2fsprogs"},
 	}
 	for name, test := range tests {

@@ -36,12 +36,9 @@ func NewClients(config *rest.Config, queries ...Query) ([]Client, error) {
 
 // List returns a page of a query's objects, a list of the API.
 func (c Client) List(ctx context.Context, q Query, options metav1.ListOptions) (runtime.Object, error) {
-	list, err := q.request(c.client, options).Do(ctx).Get()
-	if err != nil {
+	list := reflect.New(q.Kind.list).Interface().(runtime.Object)
+	if err := q.request(c.client, options).Do(ctx).Into(list); err != nil {
 		return nil, err
-	}
-	if reflect.TypeOf(list) != reflect.PointerTo(q.Kind.list) {
-		return nil, fmt.Errorf("the answer to a list is a %T", list)
 	}
 	return list, nil
 }

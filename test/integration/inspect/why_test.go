@@ -5,16 +5,12 @@ package inspect_test
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"stowage.dev/stowage/cmd/kubectl-stowage/app"
@@ -48,34 +44,6 @@ func run(e *fixture.Env, args ...string) string {
 	return strings.Join(strings.Fields(out.String()), " ")
 }
 
-// view lets a user list pods and claims of the test's namespace, and returns when the API server knows.
-func view(e *fixture.Env, user string) {
-	e.T.Helper()
-	meta := metav1.ObjectMeta{Name: user}
-	e.Do(func(ctx context.Context) error {
-		_, err := e.Client.RbacV1().Roles(e.Namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"pods", "persistentvolumeclaims"}, Verbs: []string{"list"}},
-		}}, metav1.CreateOptions{})
-		return err
-	})
-	e.Do(func(ctx context.Context) error {
-		_, err := e.Client.RbacV1().RoleBindings(e.Namespace).Create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: meta, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
-		}, metav1.CreateOptions{})
-		return err
-	})
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: e.Namespace, Verb: "list", Resource: "pods"},
-	}}
-	// The authorizer has an informer of its own, which nothing reports.
-	for allowed := false; !allowed; {
-		allowed = fixture.Get(e, func(ctx context.Context) (*authorizationv1.SubjectAccessReview, error) {
-			return e.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		}).Status.Allowed
-	}
-}
-
 // TestWhy: an administrator is shown all reasons and what would help, which helps; users with fewer rights get what
 // they can read, and never that a pod fits.
 func TestWhy(t *testing.T) {
@@ -96,7 +64,7 @@ func TestWhy(t *testing.T) {
 	if err := os.WriteFile(config, bytes.ReplaceAll(sample, []byte("schedulerName: stowage-scheduler"), []byte("schedulerName: "+pod.Spec.SchedulerName)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	view(e, "owner")
+	e.Grant("owner", []string{"pods", "persistentvolumeclaims"}, []string{"list"})
 
 	check := func(got string, want ...string) {
 		t.Helper()

@@ -9,7 +9,7 @@ import { useOf } from './states.js';
 // fit the screen; gap is between cells. column is the least and most the largest width of a node, of which label is its
 // name. least is the least width of a disk. byUse: the disks of a node are sorted by their use. Lengths are in CSS pixels.
 export const levels = [
-  { name: 'Overview', rows: [3, 14], gap: 0, label: 0, column: 44, most: 150, spacing: 6, least: 1, byUse: true },
+  { name: 'Overview', rows: [3, 20], gap: 0, label: 0, column: 44, most: 260, spacing: 6, least: 1, byUse: true },
   { name: 'Compact', row: 18, gap: 1, label: 112, column: 330, most: 560, spacing: 20, least: 3 },
   { name: 'Detail', row: 38, gap: 2, label: 148, column: 460, most: 1100, spacing: 28, least: 10 },
 ];
@@ -25,18 +25,21 @@ export function levelFor(nodes) {
 
 // layout places zones (Model.zones) in a width; a height is what is visible. All cells are in the arrays xs, widths, uses
 // and disks, those of a row at [row.first, row.first + row.disks.length).
-export function layout(zones, { width, height }, level) {
+export function layout(zones, view, level) {
+  const { width } = view;
   const rows = zones.flatMap((zone) => zone.rows);
   const cells = rows.reduce((sum, row) => sum + row.disks.length, 0);
   const fullest = rows.reduce((most, row) => Math.max(most, row.disks.length), 1);
   // A node with many disks needs a wider column, up to the whole width.
   const wanted = Math.max(level.column, level.label + fullest * (level.least + level.gap));
-  const columns = Math.max(1, Math.min(Math.floor((width + level.spacing) / (wanted + level.spacing)), Math.max(1, rows.length)));
+  const most = Math.max(1, Math.min(Math.floor((width + level.spacing) / (wanted + level.spacing)), rows.length));
+  const { columns, row: height } = level.row ? { columns: most, row: level.row } : fitted(zones, view, { ...level, fullest }, most);
   const column = Math.min((width - (columns - 1) * level.spacing) / columns, Math.max(level.most, wanted));
   const label = Math.min(level.label, column * 0.4);
+  const gap = Math.max(level.gap, (column - label) / fullest >= 5 ? 1 : 0);
   const scale = scaleFor(rows, column - label, level);
   const made = {
-    level, columns, column, label, zones: [], rows: [], height: 0, row: level.row ?? rowHeight(zones, columns, height, level.rows),
+    level, columns, column, label, gap, zones: [], rows: [], height: 0, row: height,
     xs: new Float32Array(cells), widths: new Float32Array(cells), uses: new Uint8Array(cells), disks: new Array(cells),
   };
   let y = 0;
@@ -52,11 +55,19 @@ export function layout(zones, { width, height }, level) {
   return made;
 }
 
-// rowHeight returns the height of rows with which all zones are visible, between the least and the most.
-function rowHeight(zones, columns, height, [least, most]) {
-  const lines = zones.reduce((sum, zone) => sum + Math.ceil(zone.rows.length / columns), 0);
-  const free = height - zones.length * (heading + below);
-  return Math.max(least, Math.min(most, Math.floor(free / Math.max(1, lines))));
+// fitted returns the columns and the height of rows with which all zones are visible and the shorter side of a disk of
+// the fullest node is as long as can be; if they are too many, those with which disks are the smallest.
+function fitted(zones, view, { rows: [least, largest], spacing, fullest }, most) {
+  const free = view.height - zones.length * (heading + below);
+  let best = { columns: most, row: least, side: 0 };
+  for (let columns = most; columns > 0; columns--) {
+    const lines = zones.reduce((sum, zone) => sum + Math.ceil(zone.rows.length / columns), 0);
+    const row = Math.min(largest, Math.floor(free / Math.max(1, lines)));
+    if (row < least) break;
+    const side = Math.min(row, (view.width / columns - spacing) / fullest);
+    if (side > best.side) best = { columns, row, side };
+  }
+  return best;
 }
 
 // scaleFor returns pixels per byte: the largest node fills a column.
@@ -68,17 +79,17 @@ function scaleFor(rows, width, level) {
 
 // place adds a row. Small disks have the least width; if the row is too wide then, all of its cells shrink.
 function place(made, row, at, scale) {
-  const { level, column, label } = made;
+  const { level, column, label, gap } = made;
   const first = made.rows.length === 0 ? 0 : made.rows.at(-1).first + made.rows.at(-1).disks.length;
   const disks = level.byUse ? [...row.disks].sort((a, b) => useOf(a) - useOf(b)) : row.disks;
   let sum = 0;
-  for (const disk of disks) sum += Math.max(level.least + level.gap, disk.bytes * scale);
+  for (const disk of disks) sum += Math.max(level.least + gap, disk.bytes * scale);
   const shrink = Math.min(1, (column - label) / sum);
   let x = at.x + label;
   disks.forEach((disk, i) => {
-    const full = Math.max(level.least + level.gap, disk.bytes * scale) * shrink;
+    const full = Math.max(level.least + gap, disk.bytes * scale) * shrink;
     made.xs[first + i] = x;
-    made.widths[first + i] = Math.max(0.5, full - level.gap);
+    made.widths[first + i] = Math.max(0.5, full - gap);
     made.uses[first + i] = useOf(disk);
     made.disks[first + i] = disk;
     x += full;
@@ -99,7 +110,7 @@ export function rowsBetween(made, top, bottom, visit) {
 
 // at returns the row and the cell (-1: the name of the node) at a point; null if there is none.
 export function at(made, x, y) {
-  const { level, columns, column } = made;
+  const { level, columns, column, gap } = made;
   const zone = made.zones.find((z) => y >= z.top && y < z.top + Math.ceil(z.count / columns) * made.row);
   if (!zone) return null;
   const across = Math.floor(x / (column + level.spacing));
@@ -108,7 +119,7 @@ export function at(made, x, y) {
   const row = made.rows[zone.first + i];
   if (x - row.x < made.label) return { row: zone.first + i, cell: -1 };
   for (let cell = row.first; cell < row.first + row.disks.length; cell++) {
-    if (x >= made.xs[cell] && x <= made.xs[cell] + made.widths[cell] + level.gap) return { row: zone.first + i, cell };
+    if (x >= made.xs[cell] && x <= made.xs[cell] + made.widths[cell] + gap) return { row: zone.first + i, cell };
   }
   return null;
 }

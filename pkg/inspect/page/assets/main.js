@@ -30,8 +30,10 @@ const whatIf = new WhatIf(byId('fit'), { light, open: (chosen) => explain(chosen
 listen({
   state(message) {
     state = message;
-    byId('cluster').textContent = [message.from || message.cluster, message.server].filter(Boolean).join(' · ');
-    document.title = `Storage map · ${message.from || message.cluster}`;
+    const name = message.from ? message.from.split(/[\\/]/).filter(Boolean).pop() : message.cluster;
+    byId('cluster').textContent = [name, message.server].filter(Boolean).join(' · ');
+    byId('cluster').title = message.from || message.cluster;
+    document.title = `Storage map · ${name}`;
     showConnection('');
   },
   nodes(message) {
@@ -60,13 +62,13 @@ function showConnection(lost) {
   const banner = byId('banner');
   let problem = lost;
   if (!lost && !state.connected && state.error) problem = `${state.error}${state.time ? `. The map is that of ${clock(state.time)}.` : ''}`;
-  if (live && state.unseen?.length) problem = `Your rights do not allow to list ${state.unseen.join(', ')}: what depends on it is not shown.`;
+  if (live && state.unseen?.length) problem = `${state.from ? 'The files do not have' : 'Your rights do not allow to list'} ${state.unseen.join(', ')}: what depends on it is not shown.`;
   banner.hidden = !problem;
   banner.className = live ? 'note' : 'error';
   if (banner.textContent !== problem) banner.textContent = problem;
   const connection = byId('connection');
   connection.className = live ? (state.from ? '' : 'live') : 'lost';
-  connection.textContent = live ? (state.from ? `Read at ${state.time ? clock(state.time) : 'an unknown time'}` : 'Live') : 'Not connected';
+  connection.textContent = live ? (state.from ? (state.time ? `As of ${clock(state.time)}` : 'From files') : 'Live') : 'Not connected';
 }
 
 // changed shows the nodes.
@@ -127,7 +129,7 @@ function light(volumes) {
   model.lit = new Set(volumes);
   map.request();
   const first = volumes.length && [...model.nodes.values()].flatMap((node) => node.disks).find((disk) => model.lit.has(disk.volume));
-  if (first) map.show(first.id);
+  if (first) map.reveal(first.id);
 }
 
 function search(text) {
@@ -317,14 +319,16 @@ function restore() {
 // --- Print: the map as an image, all panels below it.
 
 window.addEventListener('beforeprint', () => {
-  const was = theme;
-  setTheme('light');
+  document.documentElement.dataset.theme = 'light'; // paper is white
+  map.themed();
   const image = map.print(1100);
   image.id = 'printed';
   byId('map').after(image);
-  setTheme(was);
 });
-window.addEventListener('afterprint', () => byId('printed')?.remove());
+window.addEventListener('afterprint', () => {
+  byId('printed')?.remove();
+  setTheme(theme);
+});
 
 restore();
 setInterval(() => document.querySelectorAll('#panel time[datetime]').forEach((time) => {

@@ -164,7 +164,12 @@ export class StorageMap {
     context.lineWidth = 1.5;
     for (let i = 0; i < list.length; i += 2) {
       const cell = list[i];
-      if (outline && widths[cell] >= 4) context.strokeRect(xs[cell] + 0.75, list[i + 1] + 0.75, widths[cell] - 1.5, height - 1.5);
+      if (this.made.gap === 0) {
+        // Cells that touch are one rectangle: at this size their borders cannot be seen.
+        const first = i;
+        while (list[i + 2] === list[i] + 1 && list[i + 3] === list[first + 1]) i += 2;
+        context.fillRect(xs[cell], list[first + 1], xs[list[i]] + widths[list[i]] - xs[cell], height);
+      } else if (outline && widths[cell] >= 4) context.strokeRect(xs[cell] + 0.75, list[i + 1] + 0.75, widths[cell] - 1.5, height - 1.5);
       else context.fillRect(xs[cell], list[i + 1], widths[cell], height);
     }
     if (height >= 12) this.paintMarks(context, list, use);
@@ -315,6 +320,13 @@ export class StorageMap {
     const row = cell >= 0 ? this.made.rows[rowOf(this.made, cell)] : this.made.rows.find((r) => r.node.name === node);
     if (row) this.scrollTo(row);
     this.request();
+  }
+
+  // reveal scrolls to the disk of an id.
+  reveal(id) {
+    if (this.stale) this.draw();
+    const cell = this.made.disks.findIndex((disk) => disk.id === id);
+    if (cell >= 0) this.scrollTo(this.made.rows[rowOf(this.made, cell)]);
   }
 
   scrollTo(row) {

@@ -1,0 +1,121 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package page_test
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	_ "image/png"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"stowage.dev/stowage/test/browser"
+)
+
+// screenshots is the environment variable with the folder that the screenshots of the documentation are written to.
+const screenshots = "STOWAGE_SCREENSHOTS"
+
+// documented are the screenshots of the documentation.
+var documented = []string{"map-30-laptop-light", "map-30-laptop-dark", "map-3000-laptop-dark", "map-30-narrow-light"}
+
+var windows = []struct {
+	name          string
+	width, height int
+}{{"narrow", 400, 860}, {"laptop", 1280, 800}, {"wide", 3000, 1600}}
+
+// TestSizes: from 400 to 3,000 pixels, with 3, 30 and 3,000 nodes, in both themes and on paper, nothing is wider than the
+// window, the map shows disks, and a frame takes less than 100 ms.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	b := browser.Start(t)
+	for _, s := range []*sample{{nodes: 3, disks: 8}, {nodes: 30, disks: 12}, {nodes: 3000, disks: 24}} {
+		t.Run(fmt.Sprint(s.nodes), func(t *testing.T) {
+			p := b.Page(t)
+			p.Resize(windows[1].width, windows[1].height)
+			serve(t, "--from", s.write(t)).open(p)
+			if got, want := browser.Eval[int](p, "shown.model.nodes.size"), s.nodes; got != want {
+				t.Errorf("the page has %d nodes, want %d", got, want)
+			}
+			for _, window := range windows {
+				p.Resize(window.width, window.height)
+				for _, scheme := range []string{"light", "dark"} {
+					p.Media("screen", scheme)
+					look(t, p, fmt.Sprintf("map-%d-%s-%s", s.nodes, window.name, scheme))
+				}
+			}
+			p.Media("print", "light")
+			browser.Eval[any](p, `window.dispatchEvent(new Event("beforeprint"))`)
+			p.Wait(`document.querySelector("#printed")?.offsetHeight > 0 && document.querySelector("#waiting").offsetHeight > 0 && document.querySelector("#map").offsetHeight === 0`)
+			browser.Eval[any](p, `window.dispatchEvent(new Event("afterprint"))`)
+			p.Media("screen", "light")
+			if frame := frameTime(p); frame >= 100 {
+				t.Errorf("a frame with %d disks takes %.0f ms", s.nodes*s.disks, frame)
+			} else {
+				t.Logf("a frame with %d disks takes %.0f ms", s.nodes*s.disks, frame)
+			}
+		})
+	}
+}
+
+// look checks what the page looks like now.
+func look(t *testing.T, p *browser.Page, name string) {
+	t.Helper()
+	p.Wait(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
+	if wide := browser.Eval[[]string](p, `[...document.querySelectorAll("body *")].filter((e) => !e.closest(".scroll, .hidden, [hidden]") && e.getBoundingClientRect().right > innerWidth + 1)
+		.map((e) => e.tagName + "#" + e.id + "." + e.className)`); len(wide) > 0 {
+		t.Errorf("%s: wider than the window: %v", name, wide)
+	}
+	picture := p.Screenshot()
+	if folder := os.Getenv(screenshots); folder != "" && slices.Contains(documented, name) {
+		if err := os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o644); err != nil { //nolint:gosec // for the documentation
+			t.Error(err)
+		}
+	}
+	// The colours of the map: the background, the names and at least three uses.
+	decoded, _, err := image.Decode(bytes.NewReader(picture))
+	if err != nil {
+		t.Fatal(err)
+	}
+	box := browser.Eval[[]float64](p, `(() => { const b = document.querySelector("#map").getBoundingClientRect(); return [b.left, b.top, b.right, Math.min(b.bottom, innerHeight)]; })()`)
+	colours := map[[3]uint32]int{}
+	for y := int(box[1]); y < int(box[3]); y++ {
+		for x := int(box[0]); x < int(box[2]); x++ {
+			r, g, b, _ := decoded.At(x, y).RGBA()
+			colours[[3]uint32{r >> 8, g >> 8, b >> 8}]++
+		}
+	}
+	many := 0
+	for _, pixels := range colours {
+		if pixels > 100 {
+			many++
+		}
+	}
+	if many < 4 {
+		t.Errorf("%s: the map has %d colours", name, many)
+	}
+}
+
+// frameTime returns the time of a frame in which all disks are placed and drawn, in milliseconds: the median of ten frames,
+// in the best of three rounds, since other processes take time from the others.
+func frameTime(p *browser.Page) float64 {
+	return browser.Eval[float64](p, `(async () => {
+		shown.zoom(0);
+		const frame = () => new Promise(requestAnimationFrame);
+		const medians = [];
+		for (let round = 0; round < 3; round++) {
+			const times = [];
+			for (let last = await frame(); times.length < 10;) {
+				shown.update();
+				const now = await frame();
+				times.push(now - last);
+				last = now;
+			}
+			medians.push(times.sort((a, b) => a - b)[5]);
+		}
+		return Math.min(...medians);
+	})()`)
+}

@@ -261,9 +261,10 @@ The cluster stays up until Ctrl-C. In another terminal:
   kubectl get pods,pvc,pv -o wide
   kubectl describe pod archive
   kubectl get ldr -o yaml
+  %s ui        # the storage map, in a browser
 
 stowage-scheduler places pods with schedulerName: %s. The nodes' disks are in
 %s, logs in
 %s.
-`, d.cluster.Kubeconfig(), stowage, d.disks, d.cluster.Folder())
+`, d.cluster.Kubeconfig(), d.plugin, stowage, d.disks, d.cluster.Folder())
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -57,6 +58,31 @@ func Start(t testing.TB) *Browser {
 type Page struct {
 	t   testing.TB
 	ctx context.Context
+
+	mu       sync.Mutex
+	expected map[string]bool // whether it was logged
+}
+
+// Expect says what the browser will log, at least once: a part of a message. It is no failure.
+func (p *Page) Expect(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expected[text] = false
+}
+
+// log is called for what the browser logs.
+func (p *Page) log(message chromedp.ConsoleMessage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for text := range p.expected {
+		if strings.Contains(message.Text, text) {
+			p.expected[text] = true
+			return
+		}
+	}
+	if message.IsException() || strings.Contains(message.Text, "Content Security Policy") {
+		p.t.Errorf("the page logged: %s", message)
+	}
 }
 
 // Page makes an empty page, which is closed at the end of the test. The test fails for exceptions of its scripts, and for
@@ -67,7 +93,7 @@ func (b *Browser) Page(t testing.TB) *Page {
 	if err := chromedp.Do(ctx); err != nil { // the page lives as long as the context of this call
 		t.Fatalf("open a page: %v", err)
 	}
-	p := &Page{t: t, ctx: ctx}
+	p := &Page{t: t, ctx: ctx, expected: map[string]bool{}}
 	logged := make(chan struct{})
 	go func() {
 		defer close(logged)
@@ -75,14 +101,17 @@ func (b *Browser) Page(t testing.TB) *Page {
 			if err != nil {
 				return
 			}
-			if message.IsException() || strings.Contains(message.Text, "Content Security Policy") {
-				t.Errorf("the page logged: %s", message)
-			}
+			p.log(message)
 		}
 	}()
 	t.Cleanup(func() {
 		end()
 		<-logged
+		for text, seen := range p.expected {
+			if !seen {
+				t.Errorf("the browser did not log %q", text)
+			}
+		}
 	})
 	return p
 }

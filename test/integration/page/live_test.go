@@ -20,6 +20,7 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/schedulerconfig"
 	"stowage.dev/stowage/test/browser"
 	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/ui"
 )
 
 // disksOf are the volumes that the page shows on nodes, by use, as node/volume=bytes.
@@ -51,7 +52,7 @@ func TestContent(t *testing.T) {
 	e.WaitScheduled(e.CreatePod(e.Pod("db").PVC("data")), "b")
 	e.WaitPV("used", "bound", func(pv *corev1.PersistentVolume) bool { return pv.Status.Phase == corev1.VolumeBound })
 
-	serve(t, "--kubeconfig", e.Cluster.Kubeconfig(), "-n", e.Namespace).open(p)
+	ui.Serve(t, "--kubeconfig", e.Cluster.Kubeconfig(), "-n", e.Namespace).Open(p)
 	if got := browser.Eval[string](p, `location.href + document.cookie`); strings.Contains(got, "token") || strings.Contains(got, "stowage-ui") {
 		t.Errorf("scripts see the secrets of the session: %s", got)
 	}
@@ -120,7 +121,7 @@ func TestAnswers(t *testing.T) {
 	e.CreatePodObject(pod)
 	flags := []string{"--kubeconfig", e.Cluster.Kubeconfig(), "-n", e.Namespace}
 
-	serve(t, flags...).open(p)
+	ui.Serve(t, flags...).Open(p)
 	p.Wait(`[...document.querySelectorAll("#waiting article")].some((a) => a.innerText.includes("no fitting volume") || a.textContent.includes("add a volume"))`)
 	var report inspect.PodReport
 	decode(t, run(t, append([]string{"why", "pod", "db", "-o", "json"}, flags...)...), &report)
@@ -203,7 +204,7 @@ func TestOutage(t *testing.T) {
 	e.AddNodes(e.Node("a"))
 	e.CreatePVs(e.LocalPV("old", "a").Capacity("5Gi"))
 	way := newOutage(t, strings.TrimPrefix(e.Cluster.URL(), "https://"))
-	serve(t, "--kubeconfig", e.Cluster.Kubeconfig(), "-n", e.Namespace, "--server", "https://"+way.listener.Addr().String()).open(p)
+	ui.Serve(t, "--kubeconfig", e.Cluster.Kubeconfig(), "-n", e.Namespace, "--server", "https://"+way.listener.Addr().String()).Open(p)
 	p.Wait(shows(e.Name("old"), "Free") + ` && document.querySelector("#connection").textContent === "Live"`)
 
 	way.set(true)
@@ -233,7 +234,7 @@ func TestFewerRights(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	serve(t, "--kubeconfig", kubeconfig, "-n", e.Namespace).open(p)
+	ui.Serve(t, "--kubeconfig", kubeconfig, "-n", e.Namespace).Open(p)
 	p.Wait(`document.querySelector("#banner").textContent.includes("Your rights do not allow")`)
 	p.Wait(`document.querySelector("#waiting article .sentence")?.textContent.includes("cannot be said")`)
 	for _, resource := range []string{"nodes", "persistentvolumes"} {

@@ -6,12 +6,9 @@ package page_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"io"
 	"net"
 	"os"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -19,74 +16,11 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"stowage.dev/stowage/cmd/kubectl-stowage/app"
-	"stowage.dev/stowage/test/browser"
 	"stowage.dev/stowage/test/deadline"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
-
-// ui is a running kubectl stowage ui.
-type ui struct {
-	t         testing.TB
-	addresses chan string
-}
-
-// serve runs kubectl stowage ui until the end of the test.
-func serve(t testing.TB, args ...string) *ui {
-	t.Helper()
-	u := &ui{t: t, addresses: make(chan string, 16)}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	cmd := app.NewCommand(genericiooptions.IOStreams{In: strings.NewReader(""), Out: u, ErrOut: u})
-	cmd.SetArgs(append([]string{"ui", "--open=false"}, args...))
-	go func() {
-		ended <- cmd.ExecuteContext(ctx)
-		close(u.addresses)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("kubectl stowage ui: %v", err)
-		}
-	})
-	return u
-}
-
-var printedAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+/\?token=\S+`)
-
-// Write receives what the command prints, a line at a time.
-func (u *ui) Write(line []byte) (int, error) {
-	if address := printedAddress.Find(line); address != nil {
-		u.addresses <- string(address)
-	}
-	return len(line), nil
-}
-
-// address returns the next address that is printed.
-func (u *ui) address() string {
-	u.t.Helper()
-	ctx, cancel := deadline.Context(u.t.Context())
-	defer cancel()
-	select {
-	case address, ok := <-u.addresses:
-		if !ok {
-			u.t.Fatal("kubectl stowage ui ended")
-		}
-		return address
-	case <-ctx.Done():
-		u.t.Fatal("kubectl stowage ui prints no address")
-	}
-	return ""
-}
-
-// open opens the page, and waits until it has all nodes. Scripts of tests find the map as window.shown.
-func (u *ui) open(p *browser.Page) {
-	u.t.Helper()
-	p.Open(u.address())
-	p.WaitElement("#connection")
-	p.Wait(`window.shown?.model.complete || (import("/assets/main.js").then((m) => { window.shown = m.map; }), false)`)
-}
 
 // run runs the plugin, and returns what it prints on one line.
 func run(t testing.TB, args ...string) string {

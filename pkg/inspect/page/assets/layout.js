@@ -3,8 +3,6 @@
 
 // Where each disk is drawn. Nodes are rows, in one or more columns; disks are cells, as wide as their capacity.
 
-import { useOf } from './states.js';
-
 // levels are the sizes of the disks. row is the height of a node, or the least and the largest if it is chosen so that all
 // fit the screen; gap is between cells. column is the least and most the largest width of a node, of which label is its
 // name. least is the least width of a disk. byUse: the disks of a node are sorted by their use. Lengths are in CSS pixels.
@@ -81,7 +79,7 @@ function scaleFor(rows, width, level) {
 function place(made, row, at, scale) {
   const { level, column, label, gap } = made;
   const first = made.rows.length === 0 ? 0 : made.rows.at(-1).first + made.rows.at(-1).disks.length;
-  const disks = level.byUse ? [...row.disks].sort((a, b) => useOf(a) - useOf(b)) : row.disks;
+  const disks = level.byUse ? (row.byUse ??= [...row.disks].sort((a, b) => a.useIndex - b.useIndex)) : row.disks;
   let sum = 0;
   for (const disk of disks) sum += Math.max(level.least + gap, disk.bytes * scale);
   const shrink = Math.min(1, (column - label) / sum);
@@ -90,7 +88,7 @@ function place(made, row, at, scale) {
     const full = Math.max(level.least + gap, disk.bytes * scale) * shrink;
     made.xs[first + i] = x;
     made.widths[first + i] = Math.max(0.5, full - gap);
-    made.uses[first + i] = useOf(disk);
+    made.uses[first + i] = disk.useIndex;
     made.disks[first + i] = disk;
     x += full;
   });

@@ -37,7 +37,7 @@ export class Model {
     for (const name of message.removed ?? []) this.nodes.delete(name);
     for (const node of message.nodes ?? []) {
       node.disks ??= [];
-      for (const disk of node.disks) disk.id = idOf(disk);
+      for (const disk of node.disks) Object.assign(disk, { id: idOf(disk), useIndex: useOf(disk) });
       this.nodes.set(node.name, node);
     }
     this.complete = message.complete;
@@ -97,7 +97,7 @@ export class Model {
   // emphasizes reports whether a disk is one of them.
   emphasizes(disk) {
     if (this.lit.size > 0 && !this.lit.has(disk.volume)) return false;
-    if (this.hiddenUses.has(uses[useOf(disk)].name)) return false;
+    if (this.hiddenUses.has(uses[disk.useIndex].name)) return false;
     return this.query === '' || this.matches(disk);
   }
 
@@ -114,7 +114,7 @@ export class Model {
     for (const node of this.nodes.values()) {
       for (const disk of node.disks) {
         if (!this.shows(disk)) continue;
-        const total = totals[useOf(disk)];
+        const total = totals[disk.useIndex];
         total.disks++;
         total.bytes += disk.bytes;
       }

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package page_test
+package ui
 
 import (
 	"encoding/json"
@@ -24,12 +24,13 @@ import (
 	. "stowage.dev/stowage/pkg/testing/builders"
 )
 
-// sample is a made-up cluster, the same for the same numbers: nodes of three zones with as many disks each, most of them
+// Sample is a made-up cluster, the same for the same numbers: nodes of three zones with as many disks each, most of them
 // bound, a few in trouble, and two pods that wait.
-type sample struct {
-	nodes, disks int
-	random       *rand.Rand
-	objects      []runtime.Object
+type Sample struct {
+	Nodes, Disks int
+
+	random  *rand.Rand
+	objects []runtime.Object
 }
 
 const (
@@ -53,14 +54,14 @@ var states = []struct {
 	{1, stowage.EntryFailing, "FileSystemErrors"}, {1, stowage.EntryMissing, ""}, {1, stowage.EntryReplaced, ""}, {2, stowage.EntryRetained, ""},
 }
 
-// write writes the cluster into a folder that kubectl stowage --from reads.
-func (s *sample) write(t *testing.T) (folder string) {
+// Write writes the cluster into a folder that kubectl stowage --from reads.
+func (s *Sample) Write(t testing.TB) (folder string) {
 	t.Helper()
-	s.random = rand.New(rand.NewPCG(1, uint64(s.nodes)))
+	s.random = rand.New(rand.NewPCG(1, uint64(s.Nodes)))
 	for _, name := range []string{data, logs} {
 		s.add("StorageClass", "storage.k8s.io/v1", MakeClass(name).Obj())
 	}
-	for i := range s.nodes {
+	for i := range s.Nodes {
 		s.node(fmt.Sprintf("worker-%c-%d.example.com", 'a'+rune(i%3), i/3), fmt.Sprintf("eu-central-1%c", 'a'+rune(i%3)))
 	}
 	s.waiting("pg-8", data, "4Ti")
@@ -86,28 +87,28 @@ func (s *sample) write(t *testing.T) (folder string) {
 	return folder
 }
 
-func (s *sample) add(kind, version string, object runtime.Object) {
+func (s *Sample) add(kind, version string, object runtime.Object) {
 	object.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(version, kind))
 	s.objects = append(s.objects, object)
 }
 
 // node adds a node with its disks.
-func (s *sample) node(name, zone string) {
+func (s *Sample) node(name, zone string) {
 	node := MakeNode(name).Hostname(name).Zone(zone).Obj()
 	node.Spec.Unschedulable = s.random.IntN(25) == 0
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	s.add("Node", "v1", node)
 	report := &stowage.LocalDiskReport{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: stowage.LocalDiskReportSpec{NodeName: name, Page: 1}}
-	for i := range s.disks {
+	for i := range s.Disks {
 		report.Status.Entries = append(report.Status.Entries, s.disk(name, i))
 	}
 	s.add("LocalDiskReport", stowage.SchemeGroupVersion.String(), report)
 }
 
 // disk returns the entry of a disk, and adds its volume.
-func (s *sample) disk(node string, i int) stowage.Entry {
+func (s *Sample) disk(node string, i int) stowage.Entry {
 	class, size := data, sizes[s.random.IntN(len(sizes))]
-	if i < s.disks/8 {
+	if i < s.Disks/8 {
 		class, size = logs, 223
 	}
 	share := s.random.IntN(100)
@@ -127,7 +128,7 @@ func (s *sample) disk(node string, i int) stowage.Entry {
 	}
 	entry.Volume = fmt.Sprintf("local-pv-%08x", s.random.Uint32())
 	pv := MakePV(entry.Volume).Class(class).Capacity(fmt.Sprintf("%dGi", size)).Hostname(node).Phase(corev1.VolumeAvailable)
-	claim := fmt.Sprintf("data-pg-%d", s.random.IntN(s.nodes))
+	claim := fmt.Sprintf("data-pg-%d", s.random.IntN(s.Nodes))
 	switch state.state {
 	case stowage.EntryAvailable:
 		if s.random.IntN(10) == 0 {
@@ -145,7 +146,7 @@ func (s *sample) disk(node string, i int) stowage.Entry {
 }
 
 // waiting adds a pod that waits for a volume.
-func (s *sample) waiting(name, class, request string) {
+func (s *Sample) waiting(name, class, request string) {
 	s.add("PersistentVolumeClaim", "v1", MakePVC("data-"+name).Namespace(sampleNS).Class(class).Request(request).Obj())
 	pod := MakePod(name).Namespace(sampleNS).PVC("data-" + name).Obj()
 	pod.Spec.SchedulerName = schedulerconfig.Name

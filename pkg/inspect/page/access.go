@@ -27,31 +27,27 @@ type access struct {
 	hosts []string
 	// cookie is the name of the session's cookie. It has the port: all ports of a host share cookies.
 	cookie string
-
-	announcing sync.Mutex
-	announced  func(address string)
+	// renewed has a value if there is a new token.
+	renewed chan struct{}
 
 	mu       sync.Mutex
 	token    string   // of the next session
 	sessions []string // the oldest first
 }
 
-func newAccess(listens net.Addr, announce func(address string)) *access {
-	_, port, _ := net.SplitHostPort(listens.String()) // of a listener
+func newAccess(address net.Addr) *access {
+	_, port, _ := net.SplitHostPort(address.String()) // of a listener
 	return &access{
 		hosts:  []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)},
-		cookie: "stowage-ui-" + port, announced: announce, token: random(),
+		cookie: "stowage-ui-" + port, renewed: make(chan struct{}, 1), token: random(),
 	}
 }
 
-// announce announces the address with the token. The last one that is announced is valid.
-func (a *access) announce() {
-	a.announcing.Lock()
-	defer a.announcing.Unlock()
+// address returns the address with the token.
+func (a *access) address() string {
 	a.mu.Lock()
-	address := fmt.Sprintf("http://%s/?token=%s", a.hosts[0], a.token)
-	a.mu.Unlock()
-	a.announced(address)
+	defer a.mu.Unlock()
+	return fmt.Sprintf("http://%s/?token=%s", a.hosts[0], a.token)
 }
 
 // random returns 256 random bits.
@@ -147,7 +143,6 @@ func (a *access) exchange(w http.ResponseWriter, r *http.Request, token string) 
 		Name: a.cookie, Value: session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
 	answerHTML(w, http.StatusOK, `<meta http-equiv="refresh" content="0;url=/">`, `<a href="/">Storage map</a>`)
-	a.announce()
 }
 
 // begin returns a session for the token, which is replaced.
@@ -158,6 +153,10 @@ func (a *access) begin(token string) (session string, ok bool) {
 		return "", false
 	}
 	a.token, session = random(), random()
+	select {
+	case a.renewed <- struct{}{}:
+	default:
+	}
 	a.sessions = append(a.sessions, session)
 	a.sessions = slices.Clone(a.sessions[max(0, len(a.sessions)-maxSessions):])
 	return session, true

@@ -125,7 +125,7 @@ func Listen(ctx context.Context, port int) (net.Listener, error) {
 // New returns a server. Its listener is closed when Run ends.
 func New(c Config) *Server {
 	s := &Server{Config: c, board: newBoard(), questions: make(chan struct{}, maxQuestions)}
-	s.access = newAccess(c.Listener.Addr(), c.Announce)
+	s.access = newAccess(c.Listener.Addr())
 	s.waiting = newWaiting(s.board, c.Answers)
 	return s
 }
@@ -155,8 +155,20 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		return nil
 	})
-	s.access.announce()
+	group.Go(func() error { return s.announce(ctx) })
 	return group.Wait()
+}
+
+// announce announces each address until ctx is done. Requests do not wait for a terminal that is stopped.
+func (s *Server) announce(ctx context.Context) error {
+	for {
+		s.Announce(s.access.address())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.access.renewed:
+		}
+	}
 }
 
 // Handler returns what is served. Run calls it.

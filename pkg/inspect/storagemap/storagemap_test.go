@@ -290,6 +290,51 @@ func TestUse(t *testing.T) {
 	}
 }
 
+// TestClasses: the sums are those of the map by class.
+func TestClasses(t *testing.T) {
+	t.Parallel()
+	s := snapshot.Build(
+		node("a", "z1"), node("b", "z2"), volume("v1", "a").Obj(), volume("v2", "b").Capacity("20Gi").Obj(), volume("v3", "b").Class("other").Obj(),
+		MakePV("zonal").Class("local").Capacity("1Gi").Zone("z1").Obj(), volume("v4", "gone").ClaimRef("ns", "c", "uid").Phase(corev1.VolumeBound).Obj(),
+		report("a", stowage.Entry{Class: "local", Name: "d", State: stowage.EntryFailing, Volume: "v1"}, stowage.Entry{Class: "empty", Name: "e", State: stowage.EntrySkipped}),
+		MakeCapacity("x", "csi").Capacity("10Gi").Hostname("a").Obj(), MakeCapacity("y", "csi").Capacity("5Gi").Hostname("b").Obj(),
+		MakePVC("c").Class("csi").Request("1Gi").SelectedNode("a").Obj(),
+	)
+	want := Map(s, Options{By: ByClass})
+	rows, capacities := Classes(Map(s, Options{By: ByNode}))
+	if diff := cmp.Diff(want.Rows, rows); diff != "" || len(rows) != 3 {
+		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want.Capacities, capacities); diff != "" || len(capacities) != 1 {
+		t.Errorf("capacities (-want +got):\n%s", diff)
+	}
+}
+
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	cordoned := MakeNode("c").Change(func(n *corev1.Node) { n.Spec.Unschedulable = true }).Obj()
+	disks := []v1alpha1.StorageMapDisk{{Node: "a"}, {Node: "gone"}, {Node: "gone"}}
+	unseen := snapshot.Build()
+	unseen.Gaps = []snapshot.Gap{{Resource: "nodes", Reason: "forbidden"}}
+	gone := on("gone", "")
+	missing := gone
+	missing.NodeState = v1alpha1.NodeMissing
+	for name, tc := range map[string]struct {
+		snapshot *snapshot.Snapshot
+		want     []v1alpha1.StorageMapPlace
+	}{
+		"with and without disks": {snapshot.Build(node("a", "z1"), cordoned), []v1alpha1.StorageMapPlace{on("a", "z1"), {Node: "c", Nodes: 1, NodeState: v1alpha1.NodeCordoned}, missing}},
+		"nodes cannot be listed": {unseen, []v1alpha1.StorageMapPlace{on("a", ""), gone}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, Nodes(tc.snapshot, disks)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 // large makes a cluster of nodes with ten volumes each, nine of them with a report, and six pods per node.
 func large(nodes int) *snapshot.Snapshot {
 	var objects []snapshot.Object

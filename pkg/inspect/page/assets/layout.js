@@ -3,13 +3,14 @@
 
 // Where each disk is drawn. Nodes are rows, in one or more columns; disks are cells, as wide as their capacity.
 
-// levels are the sizes of the disks. row is the height of a node, or the least and the largest if it is chosen so that all
-// fit the screen; gap is between cells. column is the least and most the largest width of a node, of which label is its
-// name. least is the least width of a disk. byUse: the disks of a node are sorted by their use. Lengths are in CSS pixels.
+// levels are the sizes of the disks. rows are the least and the largest height of a node, as large as all fit the screen;
+// gap is between cells. column is the least and most the largest width of a node, of which label is its name. least is
+// the least width of a disk. byUse: the disks of a node are sorted by their use. fits: there are as few columns as all fit
+// the screen, else as many as are wide enough. Lengths are in CSS pixels.
 export const levels = [
-  { name: 'Overview', rows: [3, 20], gap: 0, label: 0, column: 44, most: 260, spacing: 6, least: 1, byUse: true },
-  { name: 'Compact', row: 18, gap: 1, label: 112, column: 330, most: 560, spacing: 20, least: 3 },
-  { name: 'Detail', row: 38, gap: 2, label: 148, column: 460, most: 1100, spacing: 28, least: 10 },
+  { name: 'Overview', rows: [3, 20], gap: 0, label: 0, column: 44, most: 260, spacing: 6, least: 1, byUse: true, fits: true },
+  { name: 'Compact', rows: [18, 18], gap: 1, label: 112, column: 330, most: 560, spacing: 20, least: 3 },
+  { name: 'Detail', rows: [38, 66], gap: 2, label: 148, column: 460, most: 1100, spacing: 28, least: 10 },
 ];
 
 const heading = 30; // height of the name of a zone
@@ -31,7 +32,7 @@ export function layout(zones, view, level) {
   // A node with many disks needs a wider column, up to the whole width.
   const wanted = Math.max(level.column, level.label + fullest * (level.least + level.gap));
   const most = Math.max(1, Math.min(Math.floor((width + level.spacing) / (wanted + level.spacing)), rows.length));
-  const { columns, row: height } = level.row ? { columns: most, row: level.row } : fitted(zones, view, { ...level, fullest }, most);
+  const { columns, row: height } = fitted(zones, view, { ...level, fullest }, most);
   const column = Math.min((width - (columns - 1) * level.spacing) / columns, Math.max(level.most, wanted));
   const label = Math.min(level.label, column * 0.4);
   const gap = Math.max(level.gap, (column - label) / fullest >= 5 ? 1 : 0);
@@ -55,10 +56,10 @@ export function layout(zones, view, level) {
 
 // fitted returns the columns and the height of rows with which all zones are visible and the shorter side of a disk of
 // the fullest node is as long as can be; if they are too many, those with which disks are the smallest.
-function fitted(zones, view, { rows: [least, largest], spacing, fullest }, most) {
+function fitted(zones, view, { rows: [least, largest], spacing, fullest, fits }, most) {
   const free = view.height - zones.length * (heading + below);
   let best = { columns: most, row: least, side: 0 };
-  for (let columns = most; columns > 0; columns--) {
+  for (let columns = most; columns > (fits ? 0 : most - 1); columns--) {
     const lines = zones.reduce((sum, zone) => sum + Math.ceil(zone.rows.length / columns), 0);
     const row = Math.min(largest, Math.floor(free / Math.max(1, lines)));
     if (row < least) break;

@@ -175,7 +175,7 @@ export class StorageMap {
     if (height >= 12) this.paintMarks(context, list, use);
   }
 
-  // paintMarks writes the mark of the use, and the size where it fits.
+  // paintMarks writes the mark of the use, and where they fit the size and what the disk is used for.
   paintMarks(context, list, use) {
     const { xs, widths, disks } = this.made;
     const height = cellHeight(this.made);
@@ -184,16 +184,19 @@ export class StorageMap {
     context.textAlign = 'center';
     context.textBaseline = 'middle';
     for (let i = 0; i < list.length; i += 2) {
-      const cell = list[i];
-      const width = widths[cell];
-      const middle = xs[cell] + width / 2;
-      let text = mark;
-      context.font = `700 ${height >= 20 ? 15 : 11}px ${font}`;
-      if (height >= 20 && width >= 52 && disks[cell].bytes > 0) {
-        context.font = `500 11px ${font}`;
-        text = (mark && uses[use].trouble ? `${mark} ` : '') + size(disks[cell].bytes);
+      const disk = disks[list[i]];
+      const width = widths[list[i]];
+      const at = { x: xs[list[i]] + width / 2, y: list[i + 1] + height / 2 + 0.5 };
+      if (height >= 20 && width >= 52 && disk.bytes > 0) {
+        const second = height >= 40 && width >= 70 ? disk.claim?.split('/')[1] ?? disk.name ?? '' : '';
+        context.font = `${second ? 600 : 500} 11.5px ${font}`;
+        context.fillText((mark && uses[use].trouble ? `${mark} ` : '') + size(disk.bytes), at.x, second ? at.y - 8 : at.y);
+        context.font = `11px ${font}`;
+        if (second) context.fillText(shortened(context, second, width - 10), at.x, at.y + 8);
+      } else if (mark && width >= 12) {
+        context.font = `700 ${height >= 20 ? 15 : 11}px ${font}`;
+        context.fillText(mark, at.x, at.y);
       }
-      if (text && width >= 12) context.fillText(text, middle, list[i + 1] + height / 2 + 0.5);
     }
   }
 

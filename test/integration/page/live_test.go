@@ -235,7 +235,7 @@ func TestFewerRights(t *testing.T) {
 	}
 
 	ui.Serve(t, "--kubeconfig", kubeconfig, "-n", e.Namespace).Open(p)
-	p.Wait(`document.querySelector("#banner").textContent.includes("Your rights do not allow")`)
+	p.Wait(`document.querySelector("#banner").textContent.includes("You may not list")`)
 	p.Wait(`document.querySelector("#waiting article .sentence")?.textContent.includes("cannot be said")`)
 	for _, resource := range []string{"nodes", "persistentvolumes"} {
 		if banner := p.Text("#banner"); !strings.Contains(banner, resource) {

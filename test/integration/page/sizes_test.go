@@ -48,6 +48,9 @@ func TestSizes(t *testing.T) {
 					look(t, p, fmt.Sprintf("map-%d-%s-%s", s.Nodes, window.name, scheme))
 				}
 			}
+			if wrong := browser.Eval[[]string](p, misplaced); len(wrong) > 0 {
+				t.Errorf("%d disks: %v", len(wrong), wrong[:min(len(wrong), 5)])
+			}
 			p.Media("print", "light")
 			browser.Eval[any](p, `window.dispatchEvent(new Event("beforeprint"))`)
 			p.Wait(`document.querySelector("#printed")?.offsetHeight > 0 && document.querySelector("#waiting").offsetHeight > 0 && document.querySelector("#map").offsetHeight === 0`)
@@ -56,6 +59,30 @@ func TestSizes(t *testing.T) {
 		})
 	}
 }
+
+// misplaced are the disks that overlap another, are outside of the map, or are not found at their middle, at each size
+// of the disks.
+const misplaced = `(async () => {
+	const { at, levels } = await import("/assets/layout.js");
+	const wrong = [];
+	for (const level of levels.keys()) {
+		shown.zoom(level);
+		shown.draw();
+		const { made } = shown;
+		for (const [i, row] of made.rows.entries()) {
+			let end = row.x + made.label;
+			for (let cell = row.first; cell < row.first + row.disks.length; cell++) {
+				const found = at(made, made.xs[cell] + made.widths[cell] / 2, row.y + made.row / 2);
+				if (found?.row !== i || found.cell !== cell) wrong.push(level + " " + row.disks[cell - row.first].id + " is found as " + JSON.stringify(found));
+				if (made.xs[cell] < end - 0.01) wrong.push(level + " " + row.disks[cell - row.first].id + " overlaps");
+				end = made.xs[cell] + made.widths[cell];
+			}
+			if (end > row.x + made.column + 0.5 || row.y + made.row > made.height) wrong.push(level + " " + row.node.name + " is outside");
+		}
+	}
+	shown.zoom(null);
+	return wrong;
+})()`
 
 // look checks what the page looks like now.
 func look(t *testing.T, p *browser.Page, name string) {

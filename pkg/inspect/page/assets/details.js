@@ -104,5 +104,5 @@ function events(all) {
 
 function unseen(all) {
   if (!all?.length) return null;
-  return element('p', { class: 'note' }, `Not seen, because your rights do not allow it: ${all.join(', ')}.`);
+  return element('p', { class: 'note' }, `Not seen: ${all.join(', ')}.`);
 }

@@ -11,13 +11,9 @@ export function listen(handlers, lost) {
     source.addEventListener(name, (event) => handle(JSON.parse(event.data)));
   }
   source.addEventListener('open', () => lost(''));
-  source.addEventListener('error', async () => {
-    if (source.readyState !== EventSource.CLOSED) {
-      lost('kubectl stowage ui does not answer. If it has ended, run it again. The map is as it was.');
-      return;
-    }
-    lost('kubectl stowage ui was started again: open the address that it printed. The map is as it was.');
-  });
+  source.addEventListener('error', () => lost(source.readyState === EventSource.CLOSED
+    ? 'kubectl stowage ui was started again: open the address that it printed. The map is as it was.'
+    : 'kubectl stowage ui does not answer. If it has ended, run it again. The map is as it was.'));
 }
 
 // ask returns the answer of the server; errors have its message.

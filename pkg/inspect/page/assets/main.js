@@ -7,7 +7,7 @@ import { render, titleOf } from './details.js';
 import { ask, listen } from './events.js';
 import { age, clock, count, element } from './format.js';
 import { levels } from './layout.js';
-import { describe, nodeState, StorageMap } from './map.js';
+import { facts, nodeState, StorageMap } from './map.js';
 import { Model, subjectOf } from './model.js';
 import { classes, legend, waiting } from './panels.js';
 import { WhatIf } from './whatif.js';
@@ -62,7 +62,7 @@ function showConnection(lost) {
   const banner = byId('banner');
   let problem = lost;
   if (!lost && !state.connected && state.error) problem = `${state.error}${state.time ? `. The map is that of ${clock(state.time)}.` : ''}`;
-  if (live && state.unseen?.length) problem = `${state.from ? 'The files do not have' : 'Your rights do not allow to list'} ${state.unseen.join(', ')}: what depends on it is not shown.`;
+  if (live && state.unseen?.length) problem = `${state.from ? 'The files do not have' : 'You may not list'} ${state.unseen.join(', ')}: what depends on it is not shown.`;
   banner.hidden = !problem;
   banner.className = live ? 'note' : 'error';
   if (banner.textContent !== problem) banner.textContent = problem;
@@ -142,7 +142,7 @@ function search(text) {
 function showMatches() {
   let matches = 0;
   if (model.query) for (const { rows } of model.zones()) for (const row of rows) for (const disk of row.disks) if (model.matches(disk)) matches++;
-  byId('matches').textContent = model.query ? count(matches, 'match').replace('matchs', 'matches') : '';
+  byId('matches').textContent = model.query ? `${matches.toLocaleString('en')} ${matches === 1 ? 'match' : 'matches'}` : '';
 }
 
 // --- The details.
@@ -210,7 +210,7 @@ function tip(hit, event) {
   const { node, disk } = hit;
   const unusable = nodeState(node);
   const lines = disk
-    ? [element('b', {}, disk.name ? `${disk.node} / ${disk.name}` : disk.volume ?? ''), ...describe(disk).split(', ').slice(2), disk.class && `class ${disk.class}`]
+    ? [element('b', {}, disk.name ? `${disk.node} / ${disk.name}` : disk.volume ?? ''), ...facts(disk)]
     : [element('b', {}, node.name), node.zone && `zone ${node.zone}`, count(node.disks.length, 'disk'), unusable];
   box.replaceChildren(...lines.filter(Boolean).map((line) => element('div', {}, line)));
   const { innerWidth, innerHeight } = window;

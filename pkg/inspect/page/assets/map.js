@@ -396,11 +396,13 @@ function shortened(context, text, width) {
   return short;
 }
 
+// facts are what there is to say about a disk beside its name.
+export function facts(disk) {
+  return [size(disk.bytes), disk.class && `class ${disk.class}`, disk.state, disk.claim && `claim ${disk.claim}`,
+    disk.pods?.length && `pod ${disk.pods.join(', ')}`, disk.reason].filter(Boolean);
+}
+
 // describe is a disk in one sentence.
 export function describe(disk) {
-  const parts = [`${disk.node}, ${disk.name ? `disk ${disk.name}` : `volume ${disk.volume}`}`, size(disk.bytes), disk.state];
-  if (disk.claim) parts.push(`claim ${disk.claim}`);
-  if (disk.pods?.length) parts.push(`pod ${disk.pods.join(', ')}`);
-  if (disk.reason) parts.push(disk.reason);
-  return parts.join(', ');
+  return [disk.node, disk.name ? `disk ${disk.name}` : `volume ${disk.volume}`, ...facts(disk)].join(', ');
 }

@@ -96,7 +96,7 @@ export class WhatIf {
       rows.length ? table(['Replica', 'Node', 'Volume', 'Size'], rows, [3]) : null,
       fit.missing ? element('section', { class: 'missing' }, ...render({ kind: 'pod', name: fit.missing.name }, fit.missing, this.hooks.open)) : null,
       fit.left?.length ? element('section', {}, element('h3', {}, 'Free afterwards'), table(['Class', 'Volumes', 'Sum', 'Largest'], fit.left.map((left) => [left.class, String(left.volumes), size(left.bytes), size(left.largestBytes)]), [1, 2, 3])) : null,
-      fit.unseen?.length ? element('p', { class: 'note' }, `Not seen, because your rights do not allow it: ${fit.unseen.join(', ')}.`) : null,
+      fit.unseen?.length ? element('p', { class: 'note' }, `Not seen: ${fit.unseen.join(', ')}.`) : null,
     ].filter(Boolean));
   }
 

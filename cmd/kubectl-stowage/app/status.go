@@ -105,7 +105,11 @@ func (c *cluster) readStatus(ctx context.Context) (*inspect.Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	return install.Assess(s), nil
+	reviewed, err := c.reviewRights(ctx, install.Reviews(s))
+	if err != nil {
+		return nil, err
+	}
+	return install.Assess(s, reviewed), nil
 }
 
 // readInstallation reads what the status needs: first the workloads, then the ConfigMaps that they mount, since

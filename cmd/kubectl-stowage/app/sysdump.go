@@ -147,7 +147,7 @@ func (c *cluster) dump(cmd *cobra.Command, to *os.File, folder string, logBytes 
 
 // statusFiles are the status as a table and as JSON, and the versions.
 func statusFiles(s *snapshot.Snapshot) (map[string][]byte, error) {
-	status := install.Assess(s)
+	status := install.Assess(s, nil)
 	var table bytes.Buffer
 	printStatus(&printer{Writer: &table, width: defaultWidth}, status)
 	report, err := json.MarshalIndent(status, "", "  ")

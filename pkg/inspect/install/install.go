@@ -57,15 +57,25 @@ type assessment struct {
 	workloads []*workload
 	// configs are the configurations of the parts.
 	configs configs
-	checks  []inspect.Check
+	roles   roles
+	// reviewed are the rights of users that the API server has reviewed.
+	reviewed map[string]Rules
+	checks   []inspect.Check
 }
 
-// Assess checks the installation in a snapshot that has at least what Queries and Configs name.
-// It does not change the snapshot.
-func Assess(s *snapshot.Snapshot) *inspect.Status {
+func newAssessment(s *snapshot.Snapshot) *assessment {
 	a := &assessment{s: s, now: clock(s), workloads: find(s)}
 	a.configs = a.readConfigs()
+	a.roles = newRoles(snapshot.Of[*rbacv1.ClusterRole](s), snapshot.Of[*rbacv1.Role](s))
+	return a
+}
 
+// Assess checks the installation in a snapshot that has at least what Queries and Configs name. reviewed are the rights
+// that users of Reviews have, by user, as the API server says. Of the other users roles and bindings are compared.
+// Nothing is changed.
+func Assess(s *snapshot.Snapshot, reviewed map[string]Rules) *inspect.Status {
+	a := newAssessment(s)
+	a.reviewed = reviewed
 	for i := range parts {
 		p := &parts[i]
 		own := a.of(p)

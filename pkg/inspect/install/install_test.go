@@ -302,7 +302,7 @@ func TestUnseen(t *testing.T) {
 			for _, gap := range test.gaps {
 				snap.Gaps = append(snap.Gaps, snapshot.Gap{Resource: gap, Reason: "forbidden"})
 			}
-			status := Assess(snap)
+			status := Assess(snap, nil)
 			checkAdvice(t, status)
 			if diff := cmp.Diff(test.want, faults(status)); diff != "" {
 				t.Errorf("faults (-want +got):\n%s", diff)
@@ -593,7 +593,7 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			test.change(t, s)
-			status := Assess(s.snapshot())
+			status := Assess(s.snapshot(), nil)
 			checkAdvice(t, status)
 			if diff := cmp.Diff(test.want, faults(status)); diff != "" {
 				t.Errorf("faults (-want +got):\n%s", diff)

@@ -59,17 +59,24 @@ type account struct{ namespace, name string }
 
 const kubeScheduler = "system:kube-scheduler"
 
+// user is the account's name in requests.
+func (a account) user() string {
+	if a.name == "" {
+		return kubeScheduler
+	}
+	return "system:serviceaccount:" + a.namespace + ":" + a.name
+}
+
 // is reports whether a subject of a binding includes the account.
 func (a account) is(s rbacv1.Subject) bool {
-	user, groups := kubeScheduler, []string{"system:authenticated"}
+	groups := []string{"system:authenticated"}
 	if a.name != "" {
 		if s.Kind == rbacv1.ServiceAccountKind && s.Namespace == a.namespace && s.Name == a.name {
 			return true
 		}
-		user = "system:serviceaccount:" + a.namespace + ":" + a.name
 		groups = append(groups, "system:serviceaccounts", "system:serviceaccounts:"+a.namespace)
 	}
-	return s.Kind == rbacv1.UserKind && s.Name == user || s.Kind == rbacv1.GroupKind && slices.Contains(groups, s.Name)
+	return s.Kind == rbacv1.UserKind && s.Name == a.user() || s.Kind == rbacv1.GroupKind && slices.Contains(groups, s.Name)
 }
 
 func (a account) String() string {
@@ -79,8 +86,26 @@ func (a account) String() string {
 	return "ServiceAccount " + a.namespace + "/" + a.name
 }
 
-// rules are rights by namespace; those of the whole cluster are at "".
-type rules map[string][]rbacv1.PolicyRule
+// Rules are rights by namespace; those of the whole cluster are at "".
+type Rules map[string][]rbacv1.PolicyRule
+
+// Reviews returns what the users of the components need, by user as in system:serviceaccount:NAMESPACE:NAME. An API
+// server knows what they have. The snapshot is that of Assess.
+func Reviews(s *snapshot.Snapshot) map[string]Rules {
+	all := map[string]Rules{}
+	a := newAssessment(s)
+	for _, w := range a.workloads {
+		to, need, _ := a.needs(w)
+		user := to.user()
+		if all[user] == nil {
+			all[user] = Rules{}
+		}
+		for namespace, wanted := range need {
+			all[user][namespace] = append(all[user][namespace], wanted...)
+		}
+	}
+	return all
+}
 
 // roles finds the rules of roles.
 type roles struct {
@@ -110,8 +135,8 @@ func (r roles) of(ref rbacv1.RoleRef, namespace string) (found []rbacv1.PolicyRu
 }
 
 // granted returns the rights of an account.
-func granted(s *snapshot.Snapshot, r roles, to account) rules {
-	all := rules{}
+func granted(s *snapshot.Snapshot, r roles, to account) Rules {
+	all := Rules{}
 	for _, b := range snapshot.Of[*rbacv1.ClusterRoleBinding](s) {
 		if slices.ContainsFunc(b.Subjects, to.is) {
 			found, _ := r.of(b.RoleRef, "")
@@ -129,7 +154,7 @@ func granted(s *snapshot.Snapshot, r roles, to account) rules {
 
 // required returns the rights that manifests give to the account of a workload. Roles that the manifests do not
 // have, as Kubernetes' own, are found in the cluster, which lacks those in absent.
-func required(files []string, w *workload, inCluster roles) (all rules, absent []string) {
+func required(files []string, w *workload, inCluster roles) (all Rules, absent []string) {
 	var clusterRoles []*rbacv1.ClusterRole
 	var local []*rbacv1.Role
 	var objects []runtime.Object
@@ -145,7 +170,7 @@ func required(files []string, w *workload, inCluster roles) (all rules, absent [
 		}
 	}
 	own := newRoles(clusterRoles, local)
-	all = rules{}
+	all = Rules{}
 	as := account{w.part.namespace, w.app()}
 	if w.kind == staticPod {
 		as = account{}
@@ -179,7 +204,7 @@ func required(files []string, w *workload, inCluster roles) (all rules, absent [
 }
 
 // lacking returns the rights that are required and not granted, as text, sorted.
-func lacking(need, have rules) []string {
+func lacking(need, have Rules) []string {
 	type thing struct{ group, resource, name, namespace string }
 	verbs := map[thing][]string{}
 	for namespace, wanted := range need {
@@ -263,34 +288,51 @@ func (a *assessment) rightsFiles(w *workload) []string {
 	return []string{"csi/rbac.yaml"}
 }
 
-// rights checks that the account of each workload has the rights that the manifests give it.
+// needs returns the account of a workload, and the rights that it needs. absent are roles that have more of these and do
+// not exist in the snapshot.
+func (a *assessment) needs(w *workload) (to account, need Rules, absent []string) {
+	to = account{w.namespace, cmp.Or(w.pod.ServiceAccountName, "default")}
+	if w.kind == staticPod {
+		to = account{} // it has the kubeconfig of kube-scheduler
+	}
+	need, absent = required(a.rightsFiles(w), w, a.roles)
+	if w.part.name == provisionerPart {
+		a.tuneTaints(need)
+	}
+	if slices.Contains(w.container().Args, "--secure-metrics") {
+		need[""] = append(need[""], secureMetrics...)
+	}
+	return to, need, absent
+}
+
+// rights checks that the account of each workload has the rights that the manifests give it: as the API server has
+// reviewed them, else by roles and bindings.
 func (a *assessment) rights(p *part, own []*workload) {
-	inCluster := newRoles(snapshot.Of[*rbacv1.ClusterRole](a.s), snapshot.Of[*rbacv1.Role](a.s))
+	rolesRead := snapshot.Complete[*rbacv1.ClusterRole](a.s) && snapshot.Complete[*rbacv1.Role](a.s)
+	allRead := rolesRead && snapshot.Complete[*rbacv1.ClusterRoleBinding](a.s) && snapshot.Complete[*rbacv1.RoleBinding](a.s)
 	var found []*finding
 	var names []string
 	for _, w := range own {
-		to := account{w.namespace, cmp.Or(w.pod.ServiceAccountName, "default")}
-		if w.kind == staticPod {
-			to = account{} // it has the kubeconfig of kube-scheduler
+		to, need, absent := a.needs(w)
+		byRoles := lacking(need, granted(a.s, a.roles, to))
+		missing := byRoles
+		reviewed, isReviewed := a.reviewed[to.user()]
+		if isReviewed {
+			missing = lacking(need, reviewed)
 		}
-		need, absent := required(a.rightsFiles(w), w, inCluster)
-		if w.part.name == provisionerPart {
-			a.tuneTaints(need)
-		}
-		if slices.Contains(w.container().Args, "--secure-metrics") {
-			need[""] = append(need[""], secureMetrics...)
-		}
-		missing := lacking(need, granted(a.s, inCluster, to))
 		names = append(names, to.String())
+		lacks := fmt.Sprintf("%s lacks %s", to, format.Count(len(missing), "right"))
+		link := guide.Page("security", "who-can-do-what")
 		switch {
 		case len(missing) == 0 && len(absent) == 0:
-		case !snapshot.Complete[*rbacv1.ClusterRole](a.s) || !snapshot.Complete[*rbacv1.ClusterRoleBinding](a.s) ||
-			!snapshot.Complete[*rbacv1.Role](a.s) || !snapshot.Complete[*rbacv1.RoleBinding](a.s):
+		case !isReviewed && !allRead, len(missing) == 0 && !rolesRead:
 			found = append(found, unknown("roles", "rolebindings", "clusterroles", "clusterrolebindings"))
-		case len(absent) > 0:
-			found = append(found, problem(fmt.Sprintf("%s has no rights of %s, which does not exist", to, format.List(absent, few)), "restart the API server, which creates its own roles", guide.Page("security", "who-can-do-what")))
+		case len(absent) > 0 && rolesRead:
+			found = append(found, problem(fmt.Sprintf("%s has no rights of %s, which does not exist", to, format.List(absent, few)), "restart the API server, which creates its own roles", link))
+		case len(byRoles) == 0:
+			found = append(found, problem(lacks+" that roles give it: "+format.List(missing, few), "look for another authorizer of the API server, such as a webhook, that denies this", link))
 		default:
-			found = append(found, problem(fmt.Sprintf("%s lacks %s: %s", to, format.Count(len(missing), "right"), format.List(missing, few)), p.apply(), guide.Page("security", "who-can-do-what")))
+			found = append(found, problem(lacks+": "+format.List(missing, few), p.apply(), link))
 		}
 	}
 	a.add(p.name, checkRights, format.List(slices.Compact(names), few)+" has all that it needs", found...)
@@ -306,7 +348,7 @@ var secureMetrics = []rbacv1.PolicyRule{
 func removesTaint(c *provisioner.ProvisionerConfiguration) bool { return c.RemoveNodeNotReadyTaint }
 
 // tuneTaints replaces the key of the startup taint by those of the configurations.
-func (a *assessment) tuneTaints(need rules) {
+func (a *assessment) tuneTaints(need Rules) {
 	var keys []string
 	for _, c := range a.configs.provisioners {
 		if removesTaint(c) {

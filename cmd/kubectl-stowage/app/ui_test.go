@@ -18,8 +18,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
+	"stowage.dev/stowage/pkg/inspect/snapshot"
+	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/pkg/testing/commands"
 	"stowage.dev/stowage/test/deadline"
 )
@@ -243,6 +247,21 @@ func TestUIEvents(t *testing.T) {
 	}
 	if diff := cmp.Diff(byClass["disks"], any(disks)); diff != "" {
 		t.Errorf("disks (-want +got):\n%s", diff)
+	}
+}
+
+// TestUIWithoutEvents: while the API server is away, the page answers with what it read before.
+func TestUIWithoutEvents(t *testing.T) {
+	t.Setenv("KUBECONFIG", os.DevNull)
+	c := &cluster{ConfigFlags: genericclioptions.NewConfigFlags(true)}
+	*c.APIServer = "http://127.0.0.1:1"
+	answer, err := (&uiAnswers{cluster: c}).Why(t.Context(), snapshot.Build(builders.MakeNode("a").Obj()), v1alpha1.Reference{Kind: "node", Name: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := answer.(*v1alpha1.StorageReport)
+	if diff := cmp.Diff([]string{"events"}, report.Unseen); diff != "" || len(report.Sentences) == 0 {
+		t.Errorf("sentences %q, unseen (-want +got):\n%s", report.Sentences, diff)
 	}
 }
 

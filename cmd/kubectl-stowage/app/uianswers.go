@@ -8,7 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -41,6 +41,8 @@ func (a *uiAnswers) Why(ctx context.Context, s *snapshot.Snapshot, object v1alph
 	unread := false
 	report, err := explainStorage(why.StorageQuestion{Snapshot: s, Kind: kind, Namespace: namespace, Name: object.Name},
 		func(queries ...snapshot.Query) (*snapshot.Snapshot, error) {
+			ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
+			defer cancel()
 			events, err := a.read(ctx, queries...)
 			unread = err != nil // the connection may be lost; what was read before is shown
 			return events, nil
@@ -51,14 +53,14 @@ func (a *uiAnswers) Why(ctx context.Context, s *snapshot.Snapshot, object v1alph
 	if err != nil {
 		return nil, err
 	}
-	if unread && !slices.Contains(report.Unseen, unreadEvents) {
-		report.Unseen = append(report.Unseen, unreadEvents)
+	if unread {
+		report.Unseen = append(report.Unseen, "events")
 	}
 	return report, nil
 }
 
-// unreadEvents is the resource of events.
-const unreadEvents = "events"
+// eventsTimeout is how long an answer waits for its events.
+const eventsTimeout = 3 * time.Second
 
 // notFound returns the error without its hint, which is about flags.
 func notFound(missing *why.NotFoundError) error {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -172,6 +173,42 @@ func TestSlowStream(t *testing.T) {
 	set("c")
 	if len(slow.nodes) > 0 || len(fast.nodes) != 2 {
 		t.Errorf("a stream that is closed has %v, the other %v", slow.nodes, fast.nodes)
+	}
+}
+
+// TestSlowBrowser: a browser that does not read delays no other.
+func TestSlowBrowser(t *testing.T) {
+	t.Parallel()
+	objects := func(zone string) (all []snapshot.Object) {
+		for i := range 500 {
+			all = append(all, builders.MakeNode(fmt.Sprint("n", i)).Zone(zone+strings.Repeat("x", 8<<10)).Obj())
+		}
+		return all
+	}
+	cluster := newSource(objects("first")...)
+	r := open(t, cluster, answers{})
+	slow, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", r.host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	if _, err := fmt.Fprintf(slow, "GET /events HTTP/1.1\r\nHost: %s\r\nCookie: %s\r\n\r\n", r.host, r.cookie); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := slow.Read(make([]byte, 1)); err != nil { // the answer has begun
+		t.Fatal(err)
+	}
+	fast := r.connect()
+	for i := range 5 {
+		zone := fmt.Sprint("zone-", i, "-")
+		cluster.set(objects(zone)...)
+		for seen := map[string]bool{}; len(seen) < 500; {
+			for _, n := range next[nodes](fast, eventNodes).Nodes {
+				if strings.HasPrefix(n.Zone, zone) {
+					seen[n.Name] = true
+				}
+			}
+		}
 	}
 }
 

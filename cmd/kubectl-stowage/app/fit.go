@@ -71,7 +71,11 @@ func (o *fitOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	s, err := o.read(cmd.Context(), schedulingQueries()...)
+	queries := schedulingQueries()
+	for i := range queries {
+		queries[i].Whole = queries[i].Kind == snapshot.KindOf[*corev1.Node]() // the scheduler prefers nodes that have the image
+	}
+	s, err := o.read(cmd.Context(), queries...)
 	if err != nil {
 		return err
 	}

@@ -26,22 +26,21 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// pages are the encoded pages of a resource's list.
-type pages map[string][][]byte
+// lists are the encoded lists of resources.
+type lists map[string][]byte
 
-// ServeHTTP answers lists as an API server does, without selectors.
-func (p pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP answers lists as an API server does, with a selector of pods.
+func (l lists) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	if resource == "version" {
 		fmt.Fprint(w, `{"major": "1", "minor": "37", "gitVersion": "v1.37.1"}`)
 		return
 	}
-	all := p[resource]
-	if r.URL.Query().Get("fieldSelector") == "spec.nodeName=" {
-		all = p["unscheduled"]
+	list, served := l[resource]
+	if selector := r.URL.Query().Get("fieldSelector"); selector == "spec.nodeName=" || selector == "metadata.name=waits" {
+		list = l["unscheduled"]
 	}
-	page, _ := strconv.Atoi(r.URL.Query().Get("continue")) // none is 0
-	if len(all) == 0 {
+	if !served {
 		http.Error(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`, http.StatusNotFound)
 		return
 	}
@@ -49,30 +48,21 @@ func (p pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if resource == "localdiskreports" {
 		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	}
-	_, _ = w.Write(all[page]) // the client notices
+	_, _ = w.Write(list) // the client notices
 }
 
-// addPages encodes a list in pages of 5,000.
-func addPages[T any](b *testing.B, p pages, resource string, encoder runtime.Encoder, list func([]T, metav1.ListMeta) runtime.Object, items []T) {
+// addList encodes a list.
+func addList(b *testing.B, l lists, resource string, encoder runtime.Encoder, list runtime.Object) {
 	b.Helper()
-	const size = 5000
-	for len(items) > 0 || p[resource] == nil {
-		n := min(size, len(items))
-		meta := metav1.ListMeta{}
-		if n < len(items) {
-			meta.Continue = strconv.Itoa(len(p[resource]) + 1)
-		}
-		text, err := runtime.Encode(encoder, list(items[:n], meta))
-		if err != nil {
-			b.Fatal(err)
-		}
-		p[resource] = append(p[resource], text)
-		items = items[n:]
+	text, err := runtime.Encode(encoder, list)
+	if err != nil {
+		b.Fatal(err)
 	}
+	l[resource] = text
 }
 
 // largeCluster has 5,000 nodes, 50,000 volumes, 30,000 claims and 30,000 pods.
-func largeCluster(b *testing.B) pages {
+func largeCluster(b *testing.B) lists {
 	b.Helper()
 	managed := []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":"` + strings.Repeat("x", 1000) + `"}`)}}}
 	var (
@@ -127,31 +117,16 @@ func largeCluster(b *testing.B) pages {
 		b.Fatal(err)
 	}
 	json := serializer.NewCodecFactory(own).LegacyCodec(stowage.SchemeGroupVersion)
-	p := pages{}
-	addPages(b, p, "nodes", core, func(items []corev1.Node, m metav1.ListMeta) runtime.Object {
-		return &corev1.NodeList{ListMeta: m, Items: items}
-	}, nodes)
-	addPages(b, p, "persistentvolumes", core, func(items []corev1.PersistentVolume, m metav1.ListMeta) runtime.Object {
-		return &corev1.PersistentVolumeList{ListMeta: m, Items: items}
-	}, volumes)
-	addPages(b, p, "persistentvolumeclaims", core, func(items []corev1.PersistentVolumeClaim, m metav1.ListMeta) runtime.Object {
-		return &corev1.PersistentVolumeClaimList{ListMeta: m, Items: items}
-	}, claims)
-	podList := func(items []corev1.Pod, m metav1.ListMeta) runtime.Object {
-		return &corev1.PodList{ListMeta: m, Items: items}
-	}
-	addPages(b, p, "pods", core, podList, pods)
-	addPages(b, p, "unscheduled", core, podList, []corev1.Pod{*builders.MakePod("waits").PVC("missing").Obj()})
-	addPages(b, p, "events", core, func(items []corev1.Event, m metav1.ListMeta) runtime.Object {
-		return &corev1.EventList{ListMeta: m, Items: items}
-	}, nil)
-	addPages(b, p, "storageclasses", storage, func(items []storagev1.StorageClass, m metav1.ListMeta) runtime.Object {
-		return &storagev1.StorageClassList{ListMeta: m, Items: items}
-	}, []storagev1.StorageClass{*builders.MakeClass("local").Obj()})
-	addPages(b, p, "localdiskreports", json, func(items []stowage.LocalDiskReport, m metav1.ListMeta) runtime.Object {
-		return &stowage.LocalDiskReportList{ListMeta: m, Items: items}
-	}, reports)
-	return p
+	l := lists{}
+	addList(b, l, "nodes", core, &corev1.NodeList{Items: nodes})
+	addList(b, l, "persistentvolumes", core, &corev1.PersistentVolumeList{Items: volumes})
+	addList(b, l, "persistentvolumeclaims", core, &corev1.PersistentVolumeClaimList{Items: claims})
+	addList(b, l, "pods", core, &corev1.PodList{Items: pods})
+	addList(b, l, "unscheduled", core, &corev1.PodList{Items: []corev1.Pod{*builders.MakePod("waits").PVC("missing").SchedulerName("stowage-scheduler").Obj()}})
+	addList(b, l, "events", core, &corev1.EventList{})
+	addList(b, l, "storageclasses", storage, &storagev1.StorageClassList{Items: []storagev1.StorageClass{*builders.MakeClass("local").Obj()}})
+	addList(b, l, "localdiskreports", json, &stowage.LocalDiskReportList{Items: reports})
+	return l
 }
 
 // inProcess is the environment variable that makes the test binary the plugin, with these arguments.
@@ -176,7 +151,7 @@ func BenchmarkLargeCluster(b *testing.B) {
 	server := httptest.NewServer(largeCluster(b))
 	defer server.Close()
 	b.Setenv("KUBECONFIG", os.DevNull)
-	for _, arguments := range []string{"map", "map -o wide", "why pvc claim-0001-1", "why pv pv-0001-1", "why disk node-0001/disk-1", "why node node-0001"} {
+	for _, arguments := range []string{"why pod waits", "map", "map -o wide", "why pvc claim-0001-1", "why pv pv-0001-1", "why disk node-0001/disk-1", "why node node-0001"} {
 		b.Run(arguments, func(b *testing.B) {
 			memory := 0
 			for b.Loop() {

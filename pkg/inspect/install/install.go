@@ -142,7 +142,8 @@ func Queries() []snapshot.Query {
 	}
 	var queries []snapshot.Query
 	for _, kind := range all {
-		queries = append(queries, snapshot.Query{Kind: kind})
+		// How containers are configured, and why they do not run.
+		queries = append(queries, snapshot.Query{Kind: kind, Whole: kind == snapshot.KindOf[*corev1.Pod]()})
 	}
 	// Of these only whether they are served.
 	for _, kind := range []snapshot.Kind{snapshot.KindOf[*stowage.PavVolume](), snapshot.KindOf[*stowage.PavStaging]()} {

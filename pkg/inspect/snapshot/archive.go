@@ -62,6 +62,7 @@ func (a *Archiver) Write(ctx context.Context, queries ...Query) error {
 			a.Progress(resource)
 		}
 		read[resource] = true
+		q.Whole = true
 		if err := a.query(ctx, client, q); err != nil {
 			return err
 		}
@@ -109,7 +110,7 @@ func (a *Archiver) query(ctx context.Context, client rest.Interface, q Query) er
 func (a *Archiver) pages(ctx context.Context, client rest.Interface, q Query) error {
 	options := metav1.ListOptions{Limit: archivePage}
 	for {
-		more, err := pages(ctx, client, q, options, func(items reflect.Value) error { return a.page(q.Kind, items) })
+		more, err := pages(ctx, client, q, options, func(items []reflect.Value) error { return a.page(q.Kind, items) })
 		var status apierrors.APIStatus
 		if !more || !apierrors.IsResourceExpired(err) || !errors.As(err, &status) || status.Status().Continue == "" {
 			return err
@@ -119,12 +120,12 @@ func (a *Archiver) pages(ctx context.Context, client rest.Interface, q Query) er
 }
 
 // page writes a page of objects as a list.
-func (a *Archiver) page(k Kind, items reflect.Value) error {
+func (a *Archiver) page(k Kind, items []reflect.Value) error {
 	list := reflect.New(k.list)
 	kept := list.Elem().FieldByName("Items")
-	for i := range items.Len() {
-		if a.Change(items.Index(i).Addr().Interface().(Object)) {
-			kept.Set(reflect.Append(kept, items.Index(i)))
+	for _, item := range items {
+		if a.Change(item.Interface().(Object)) {
+			kept.Set(reflect.Append(kept, item.Elem()))
 		}
 	}
 	if kept.Len() == 0 {

@@ -16,8 +16,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -38,7 +40,8 @@ import (
 )
 
 // TestAgreesWithScheduler: in random clusters, the nodes without a reason are those that kube-scheduler finds, and with
-// each change that is proposed kube-scheduler places the pod on the node that it is for. Each case is a subtest with the
+// each change that is proposed kube-scheduler places the pod on the node that it is for. The answer is that of trimmed
+// objects, and kube-scheduler has whole ones: a field that is dropped and decides is found. Each case is a subtest with the
 // number of its cluster, so that one can be repeated: STOWAGE_SEED=seed go test -run 'TestAgreesWithScheduler/^17$'.
 func TestAgreesWithScheduler(t *testing.T) {
 	seed := campaign.Begin(t)
@@ -100,7 +103,8 @@ func (s *seenCases) agrees(t *testing.T, seed, number uint64) {
 	if random.IntN(4) == 0 {
 		profile = schedulerconfig.Stock().Profiles[0]
 	}
-	in := snapshot.Build(objects...)
+	whole := snapshot.Build(objects...) // which gives them UIDs
+	in := snapshot.Build(trimmed(objects)...)
 	simulator, err := simulate.New(t.Context(), simulate.Config{Snapshot: in, Profile: profile, Plugins: registry})
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
@@ -118,7 +122,7 @@ func (s *seenCases) agrees(t *testing.T, seed, number uint64) {
 			}
 		}
 	}
-	if diff := cmp.Diff(schedulable(t, profile.SchedulerName, pod, objects), fits); diff != "" {
+	if diff := cmp.Diff(schedulable(t, profile.SchedulerName, snapshot.Find[*corev1.Pod](whole, pod.Namespace, pod.Name), objects), fits); diff != "" {
 		t.Errorf("seed %d: nodes that fit (-kube-scheduler +why):\n%s\n%s", seed, diff, dump(objects))
 	}
 	for _, c := range p.changes {
@@ -134,6 +138,17 @@ func (s *seenCases) agrees(t *testing.T, seed, number uint64) {
 	if !t.Failed() {
 		s.add(p)
 	}
+}
+
+// trimmed returns the objects as they are read.
+func trimmed(objects []snapshot.Object) []snapshot.Object {
+	var all []snapshot.Object
+	for _, o := range objects {
+		o := o.DeepCopyObject().(snapshot.Object)
+		snapshot.Trim(o)
+		all = append(all, o)
+	}
+	return all
 }
 
 var registry = frameworkruntime.Registry{volumetopology.Name: volumetopology.New}
@@ -254,6 +269,9 @@ func (g *generator) node(name string) {
 		node.Spec.Unschedulable = true
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
+	node.Status.Images = []corev1.ContainerImage{{Names: []string{"image"}, SizeBytes: 1 << 30}}
+	node.Status.VolumesInUse = []corev1.UniqueVolumeName{"volume"}
+	node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "volume"}}
 	g.add(node)
 	g.nodes = append(g.nodes, name)
 	for range g.IntN(3) {
@@ -291,7 +309,36 @@ func (g *generator) other(name string) {
 	} else {
 		b.Node(node).Phase(corev1.PodRunning)
 	}
-	g.add(b.Obj())
+	pod := b.Obj()
+	g.details(pod)
+	if g.chance(4) {
+		// Its container has been resized, and has more than the new requests.
+		pod.Status.ContainerStatuses[0].AllocatedResources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("31")}
+	}
+	g.add(pod)
+}
+
+// details adds what pods have and schedulers do not read, except for the port.
+func (g *generator) details(pod *corev1.Pod) {
+	pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": "net"}
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true)}
+	pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
+	pod.Spec.DNSConfig = &corev1.PodDNSConfig{Searches: []string{"example.com"}}
+	pod.Spec.HostAliases = []corev1.HostAlias{{IP: "10.0.0.1"}}
+	pod.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.1"}}
+	c := &pod.Spec.Containers[0]
+	c.Command, c.Args, c.WorkingDir = []string{"sh"}, []string{"-c"}, "/"
+	c.Env = []corev1.EnvVar{{Name: "E", Value: "v"}}
+	c.EnvFrom = []corev1.EnvFromSource{{Prefix: "E"}}
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "vol-0", MountPath: "/data"}}
+	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(80)}}}
+	c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = probe, probe, probe
+	c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"sh"}}}}
+	c.SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+	if g.chance(3) {
+		c.Ports = []corev1.ContainerPort{{HostPort: 80, ContainerPort: 80}}
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: c.Name, Image: c.Image, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 }
 
 // tested adds the pod that is tested, and its claims.
@@ -321,6 +368,7 @@ func (g *generator) tested() {
 		g.add(claim.Obj())
 	}
 	pod := b.Obj()
+	g.details(pod)
 	if g.chance(3) {
 		pod.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
 	}

@@ -6,17 +6,20 @@ package simulate
 import (
 	"context"
 	"maps"
+	"reflect"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
 )
 
-// informer is an informer of objects that are in memory. Its handlers are called while objects are added,
-// changed and removed, in the calling goroutine: when a change returns, all caches have it. It is not safe for
+// informer is an informer of objects that are in memory. Its handlers are called by start, and then while objects are
+// added, changed and removed, in the calling goroutine: when a change returns, all caches have it. It is not safe for
 // concurrent changes.
 type informer struct {
 	indexer  cache.Indexer
 	handlers []cache.ResourceEventHandler
+	started  bool
 }
 
 var _ cache.SharedIndexInformer = (*informer)(nil)
@@ -28,6 +31,26 @@ func newInformer[T any](objects []T) *informer {
 		_ = i.indexer.Add(object) // fails for objects without metadata only
 	}
 	return i
+}
+
+// start calls the handlers of informers for all objects. Handlers run at the same time, as those of other informers do,
+// and have returned when start does.
+func start(informers map[reflect.Type]*informer) {
+	var running sync.WaitGroup
+	for _, i := range informers {
+		i.started = true
+		for _, h := range i.handlers {
+			running.Go(func() { i.replay(h) })
+		}
+	}
+	running.Wait()
+}
+
+// replay calls a handler for all objects.
+func (i *informer) replay(handler cache.ResourceEventHandler) {
+	for _, object := range i.indexer.List() {
+		handler.OnAdd(object, true)
+	}
 }
 
 // set adds an object, or replaces the one of its name.
@@ -51,11 +74,11 @@ func (i *informer) remove(object any) {
 	}
 }
 
-// AddEventHandler calls the handler for all objects.
+// AddEventHandler adds a handler, which is called for all objects once the informer is started.
 func (i *informer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	i.handlers = append(i.handlers, handler)
-	for _, object := range i.indexer.List() {
-		handler.OnAdd(object, true)
+	if i.started {
+		i.replay(handler)
 	}
 	return synced{}, nil
 }

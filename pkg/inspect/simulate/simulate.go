@@ -125,7 +125,11 @@ func New(ctx context.Context, c Config) (*Simulator, error) {
 		return nil, fmt.Errorf("make the simulated scheduler of profile %s: %w", profile.SchedulerName, err)
 	}
 	s.framework = s.scheduler.Profiles[profile.SchedulerName]
-	return s, s.instantiate(ctx, profile.PluginConfig, c.Plugins)
+	if err := s.instantiate(ctx, profile.PluginConfig, c.Plugins); err != nil {
+		return nil, err
+	}
+	start(s.informers)
+	return s, nil
 }
 
 // instantiate makes the plugins of the profile's PreFilter, which are called one by one.

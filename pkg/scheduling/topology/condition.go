@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,11 +65,12 @@ func FromNodeAffinity(affinity *v1.VolumeNodeAffinity) *Condition {
 		return everywhere
 	}
 	required := affinity.Required
-	selector := nodeaffinity.NewLazyErrorNodeSelector(required)
+	// Most volumes of a node have one condition, of which the index keeps the first.
+	selector := sync.OnceValue(func() *nodeaffinity.LazyErrorNodeSelector { return nodeaffinity.NewLazyErrorNodeSelector(required) })
 	c := &Condition{
 		key: "affinity:" + nodeSelectorKey(required),
 		admits: func(node *v1.Node) bool {
-			ok, err := selector.Match(node)
+			ok, err := selector().Match(node)
 			return ok && err == nil
 		},
 	}

@@ -43,6 +43,9 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(softMemory)
 	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
+	}
 	cmd := NewCommand(genericiooptions.IOStreams{In: in, Out: out, ErrOut: errOut})
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
@@ -60,6 +63,10 @@ func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 // softMemory is from how many bytes on garbage is collected more often. Without it the memory of a large cluster is twice
 // that of its objects.
 const softMemory = 900 << 20
+
+// garbagePercent is how much garbage there may be below that, as a part of the memory in use: a command ends within seconds,
+// and most of what it allocates is in use until then.
+const garbagePercent = 400
 
 // exitCode is an error that ends the plugin without a message: the output has said it.
 type exitCode int

@@ -5,6 +5,7 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -145,11 +146,8 @@ func (o *whyOptions) storage(cmd *cobra.Command, kind, name string) error {
 		}
 		q.Namespace = namespace
 	}
-	queries, err := o.queries(cmd, q)
-	if err != nil {
-		return err
-	}
-	if q.Snapshot, err = o.read(cmd.Context(), queries...); err != nil {
+	var err error
+	if q.Snapshot, err = o.readStorage(cmd.Context(), q); err != nil {
 		return err
 	}
 	report, err := explainStorage(q, func(queries ...snapshot.Query) (*snapshot.Snapshot, error) { return o.read(cmd.Context(), queries...) })
@@ -172,30 +170,58 @@ func explainStorage(q why.StorageQuestion, events func(...snapshot.Query) (*snap
 	return why.Storage(q)
 }
 
-// queries returns what is read for a question. Claims and pods are read of one namespace.
-func (o *whyOptions) queries(cmd *cobra.Command, q why.StorageQuestion) ([]snapshot.Query, error) {
+// readStorage reads what a question is answered by: claims and pods of one namespace.
+func (o *whyOptions) readStorage(ctx context.Context, q why.StorageQuestion) (*snapshot.Snapshot, error) {
 	namespace := q.Namespace
 	if q.Kind == why.KindVolume && o.from == "" {
-		first, err := o.read(cmd.Context(), snapshot.Query{Kind: snapshot.KindOf[*corev1.PersistentVolume](), Fields: "metadata.name=" + q.Name})
+		first, err := o.read(ctx, snapshot.Query{Kind: snapshot.KindOf[*corev1.PersistentVolume](), Fields: "metadata.name=" + q.Name})
 		if err != nil {
 			return nil, err
 		}
-		if pv := snapshot.Find[*corev1.PersistentVolume](first, "", q.Name); pv != nil && pv.Spec.ClaimRef != nil {
-			namespace = pv.Spec.ClaimRef.Namespace
-		}
+		namespace = claimNamespace(first, q.Name)
 	}
-	var all []snapshot.Query
+	var claims, others []snapshot.Query
 	for _, kind := range why.StorageKinds() {
-		query := snapshot.Query{Kind: kind}
 		if kind.Namespaced {
-			if q.Kind == why.KindNode {
-				continue // a node's answer has neither claims nor pods
-			}
-			query.Namespace = namespace
+			claims = append(claims, snapshot.Query{Kind: kind, Namespace: namespace})
+		} else {
+			others = append(others, snapshot.Query{Kind: kind})
 		}
-		all = append(all, query)
 	}
-	return all, nil
+	if o.from != "" || q.Kind == why.KindClaim || q.Kind == why.KindVolume {
+		return o.read(ctx, slices.Concat(claims, others)...)
+	}
+	// A node's answer has neither claims nor pods, and a disk's has those of the claim of its volume.
+	s, err := o.read(ctx, others...)
+	if err != nil || q.Kind != why.KindDisk {
+		return s, err
+	}
+	q.Snapshot = s
+	report, err := why.Storage(q)
+	if err != nil {
+		return s, nil // the error of the answer
+	}
+	i := slices.IndexFunc(report.Related, func(r v1alpha1.Related) bool { return r.Kind == why.KindVolume })
+	if i < 0 || claimNamespace(s, report.Related[i].Name) == "" {
+		return s, nil
+	}
+	for j := range claims {
+		claims[j].Namespace = claimNamespace(s, report.Related[i].Name)
+	}
+	used, err := o.read(ctx, claims...)
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.Merge(s, used), nil
+}
+
+// claimNamespace returns the namespace of the claim of a volume; empty if it has none.
+func claimNamespace(s *snapshot.Snapshot, volume string) string {
+	pv := snapshot.Find[*corev1.PersistentVolume](s, "", volume)
+	if pv == nil || pv.Spec.ClaimRef == nil {
+		return ""
+	}
+	return pv.Spec.ClaimRef.Namespace
 }
 
 // notFound completes the error for a claim that exists in another namespace.

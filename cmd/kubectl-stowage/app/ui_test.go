@@ -189,8 +189,8 @@ func TestUIErrors(t *testing.T) {
 	}
 }
 
-// TestUIEvents: the page shows what map and why print.
-func TestUIEvents(t *testing.T) {
+// TestUIWaiting: the page shows of a pod what why prints.
+func TestUIWaiting(t *testing.T) {
 	const from = "testdata/whypod/cluster.yaml"
 	u := startUI(t, "--from", from)
 	var state struct {
@@ -220,8 +220,11 @@ func TestUIEvents(t *testing.T) {
 	if len(waiting.Pods) == 0 {
 		t.Error("no pods wait")
 	}
+}
 
-	u = startUI(t, "--from", storageCluster)
+// TestUIMap: the page shows what map prints.
+func TestUIMap(t *testing.T) {
+	u := startUI(t, "--from", storageCluster)
 	var summary struct {
 		Classes any `json:"classes"`
 		Total   any `json:"total"`

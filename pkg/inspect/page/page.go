@@ -134,7 +134,7 @@ func New(c Config) *Server {
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	server := &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		Handler: s.handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog:    log.New(io.Discard, "", 0), // the terminal is for addresses
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
@@ -171,8 +171,8 @@ func (s *Server) announce(ctx context.Context) error {
 	}
 }
 
-// Handler returns what is served. Run calls it.
-func (s *Server) Handler() http.Handler {
+// handler returns what is served.
+func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) { asset(w, "index.html") })
 	mux.HandleFunc("/assets/{name}", func(w http.ResponseWriter, r *http.Request) { asset(w, r.PathValue("name")) })

@@ -4,6 +4,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	v1alpha1 "stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
 	"stowage.dev/stowage/pkg/inspect/format"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
 	"stowage.dev/stowage/pkg/inspect/storagemap"
@@ -23,17 +25,23 @@ free, reserved, bound or being cleaned, which disks are in trouble, what CSI dri
 provision, and which pods wait for storage. Volumes of all provisioners count.
 
 Of more than 50 nodes it shows the sums of zones, and the nodes with the least and the most free
-storage; --by node shows all. -o wide lists disks. -n limits the pods that wait, not the volumes.`
+storage; --by node shows all. -o wide lists disks. -n limits the pods that wait, not the volumes.
+
+--watch shows the map again when it changes, until you end the command: on a terminal in its place, else
+below. Users who may list the objects, and not watch them, see changes within half a minute.`
 
 const mapExamples = `  kubectl stowage map
   kubectl stowage map --by class
   kubectl stowage map --node node-a -o wide
+  kubectl stowage map --watch
   kubectl stowage map -o json | jq '.rows[] | select(.free.volumes == 0) | .node'`
 
 type mapOptions struct {
 	*cluster
 	output          outputFlag
 	by, class, node string
+	watch           bool
+	chosen          bool // by
 }
 
 func newMapCommand(c *cluster) *cobra.Command {
@@ -46,6 +54,7 @@ func newMapCommand(c *cluster) *cobra.Command {
 	cmd.Flags().StringVar(&o.by, "by", string(storagemap.ByNode), "sum the volumes by node, zone or class")
 	cmd.Flags().StringVar(&o.class, "class", "", "only volumes of this StorageClass")
 	cmd.Flags().StringVar(&o.node, "node", "", "only volumes of this node")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "show the map again when it changes")
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"node", "zone", "class"}, cobra.ShellCompDirectiveNoFileComp)) // fails for unknown flags only
 	c.completeFlag(cmd, "class", snapshot.KindOf[*storagev1.StorageClass]())
 	c.completeFlag(cmd, "node", snapshot.KindOf[*corev1.Node]())
@@ -53,43 +62,65 @@ func newMapCommand(c *cluster) *cobra.Command {
 }
 
 func (o *mapOptions) run(cmd *cobra.Command) error {
-	by := storagemap.By(o.by)
-	if !slices.Contains([]storagemap.By{storagemap.ByNode, storagemap.ByZone, storagemap.ByClass}, by) {
+	if by := storagemap.By(o.by); !slices.Contains([]storagemap.By{storagemap.ByNode, storagemap.ByZone, storagemap.ByClass}, by) {
 		return fmt.Errorf("--by: must be one of node, zone, class, and is %q", o.by)
 	}
-	var queries []snapshot.Query
-	for _, kind := range storagemap.Kinds() {
-		query := snapshot.Query{Kind: kind}
-		if kind == snapshot.KindOf[*corev1.Pod]() && o.output == "table" {
-			query.Fields = "spec.nodeName=" // the others are only for the list of disks
-		}
-		queries = append(queries, query)
+	if o.watch && o.from != "" {
+		return errors.New("--watch: files do not change: omit --watch or --from")
 	}
-	s, err := o.read(cmd.Context(), queries...)
+	o.chosen = cmd.Flags().Changed("by")
+	if o.watch {
+		return o.runWatch(cmd)
+	}
+	s, err := o.read(cmd.Context(), o.queries()...)
 	if err != nil {
 		return err
 	}
 	if err := o.known(s); err != nil {
 		return err
 	}
-	options := storagemap.Options{By: by, Class: o.class, Node: o.node, Namespace: *o.Namespace}
-	report := storagemap.Map(s, options)
-	return o.output.print(cmd, report, func(p *printer) {
+	return o.print(newPrinter(cmd), s, o.report(s))
+}
+
+// queries are what the map reads.
+func (o *mapOptions) queries() []snapshot.Query {
+	var all []snapshot.Query
+	for _, kind := range storagemap.Kinds() {
+		query := snapshot.Query{Kind: kind}
+		if kind == snapshot.KindOf[*corev1.Pod]() && o.output == "table" {
+			query.Fields = "spec.nodeName=" // the others are only for the list of disks
+		}
+		all = append(all, query)
+	}
+	return all
+}
+
+func (o *mapOptions) options(by storagemap.By) storagemap.Options {
+	return storagemap.Options{By: by, Class: o.class, Node: o.node, Namespace: *o.Namespace}
+}
+
+func (o *mapOptions) report(s *snapshot.Snapshot) *v1alpha1.StorageMap {
+	return storagemap.Map(s, o.options(storagemap.By(o.by)))
+}
+
+// print prints the map of a snapshot.
+func (o *mapOptions) print(p *printer, s *snapshot.Snapshot, report *v1alpha1.StorageMap) error {
+	return o.output.printTo(p, report, func(p *printer) {
 		m := mapPrinter{printer: p, symbols: symbolsOf(os.Getenv), now: s.Time}
 		switch {
 		case o.output == "wide":
 			m.disks(report.Disks)
 			m.unseen(report.Unseen)
-		case !cmd.Flags().Changed("by") && report.Total.Nodes > maxMapNodes:
-			options.By = storagemap.ByZone
-			sums := storagemap.Map(s, options)
+		case !o.chosen && report.Total.Nodes > maxMapNodes:
+			by := storagemap.ByZone
+			sums := storagemap.Map(s, o.options(by))
 			if len(sums.Rows) > maxMapNodes {
-				options.By = storagemap.ByClass
-				sums = storagemap.Map(s, options)
+				by = storagemap.ByClass
+				sums = storagemap.Map(s, o.options(by))
 			}
-			m.print(report, sums, options.By)
+			m.print(report, sums, by)
 		default:
-			m.print(report, report, by)
+			m.print(report, report, storagemap.By(o.by))
 		}
 	})
 }

@@ -27,6 +27,7 @@ func TestMap(t *testing.T) {
 		"unknown-class": {"--class", "local-disk"},
 		"unknown-node":  {"--node", "worker"},
 		"unknown-by":    {"--by", "rack"},
+		"watch-files":   {"--watch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			golden(t, "map/"+name, append([]string{"map", "--from", storageCluster}, args...)...)

@@ -41,14 +41,22 @@ func newPrinter(cmd *cobra.Command) *printer {
 		p.width = max(columns, minWidth)
 		return p
 	}
-	terminal := p.Writer
-	if e, ok := terminal.(escaped); ok {
-		terminal = e.Writer
-	}
-	if columns, _, err := term.TerminalSize(terminal); err == nil && columns > 0 {
+	if columns, _ := terminalSize(p.Writer); columns > 0 {
 		p.width = max(columns, minWidth)
 	}
 	return p
+}
+
+// terminalSize returns the columns and rows of a command's output; 0 if it is not a terminal.
+func terminalSize(out io.Writer) (columns, rows int) {
+	if e, ok := out.(escaped); ok {
+		out = e.Writer
+	}
+	columns, rows, err := term.TerminalSize(out)
+	if err != nil {
+		return 0, 0
+	}
+	return columns, rows
 }
 
 // escaped writes text without the characters that control a terminal: users of the cluster write messages of events
@@ -158,7 +166,10 @@ func (o *outputFlag) add(cmd *cobra.Command, formats ...string) {
 
 // print prints a report of pkg/apis/inspect as JSON or YAML, or calls table.
 func (o *outputFlag) print(cmd *cobra.Command, report any, table func(*printer)) error {
-	p := newPrinter(cmd)
+	return o.printTo(newPrinter(cmd), report, table)
+}
+
+func (o *outputFlag) printTo(p *printer, report any, table func(*printer)) error {
 	var text []byte
 	var err error
 	switch *o {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/component-base/term"
 
 	"stowage.dev/stowage/pkg/inspect/live"
 	"stowage.dev/stowage/pkg/inspect/page"
@@ -182,10 +181,7 @@ func (a *announcer) announce(address string) {
 
 // canOpen reports whether the output is a terminal, and a browser has a screen.
 func canOpen(out io.Writer) bool {
-	if e, ok := out.(escaped); ok {
-		out = e.Writer
-	}
-	if _, _, err := term.TerminalSize(out); err != nil {
+	if columns, _ := terminalSize(out); columns == 0 {
 		return false
 	}
 	return runtime.GOOS != "linux" || os.Getenv("DISPLAY") != "" || os.Getenv("WAYLAND_DISPLAY") != ""

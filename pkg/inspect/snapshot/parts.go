@@ -34,11 +34,19 @@ func NewClients(config *rest.Config, queries ...Query) ([]Client, error) {
 	return all, nil
 }
 
+// request returns a request that is sent once: client-go repeats one that failed for ten seconds.
+func (c Client) request(q Query, options metav1.ListOptions) *rest.Request {
+	return q.request(c.client, options).MaxRetries(0)
+}
+
 // List returns a page of a query's objects, a list of the API.
 func (c Client) List(ctx context.Context, q Query, options metav1.ListOptions) (runtime.Object, error) {
-	list := reflect.New(q.Kind.list).Interface().(runtime.Object)
-	if err := q.request(c.client, options).Do(ctx).Into(list); err != nil {
+	list, err := c.request(q, options).Do(ctx).Get()
+	if err != nil {
 		return nil, err
+	}
+	if reflect.TypeOf(list) != reflect.PointerTo(q.Kind.list) {
+		return nil, fmt.Errorf("the answer to a list is a %T", list)
 	}
 	return list, nil
 }
@@ -46,7 +54,7 @@ func (c Client) List(ctx context.Context, q Query, options metav1.ListOptions) (
 // Watch watches a query's objects.
 func (c Client) Watch(ctx context.Context, q Query, options metav1.ListOptions) (watch.Interface, error) {
 	options.Watch = true
-	return q.request(c.client, options).Watch(ctx)
+	return c.request(q, options).Watch(ctx)
 }
 
 // Set is the objects of a kind that a watch keeps up to date. It is not safe for concurrent use.

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	v1alpha1 "stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
 	"stowage.dev/stowage/pkg/inspect/format"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
 	"stowage.dev/stowage/pkg/inspect/storagemap"
@@ -27,8 +27,8 @@ provision, and which pods wait for storage. Volumes of all provisioners count.
 Of more than 50 nodes it shows the sums of zones, and the nodes with the least and the most free
 storage; --by node shows all. -o wide lists disks. -n limits the pods that wait, not the volumes.
 
---watch shows the map again when it changes, until you end the command: on a terminal in its place, else
-below. Users who may list the objects, and not watch them, see changes within half a minute.`
+--watch shows the map again when it changes, until you end the command: instead of the one before on a
+terminal, else below it. Users who may list objects, and not watch them, see changes within half a minute.`
 
 const mapExamples = `  kubectl stowage map
   kubectl stowage map --by class

@@ -114,7 +114,7 @@ func sameMap(a, b *v1alpha1.StorageMap) bool {
 	return equality.Semantic.DeepEqual(first, second)
 }
 
-// screen shows maps: on a terminal each one in the place of the one before, else below it.
+// screen shows maps: on a terminal each one instead of the one before, else below it.
 type screen struct {
 	out, errOut io.Writer // out does not escape
 	width       int

@@ -120,7 +120,7 @@ func TestMapWatch(t *testing.T) {
 			output: "json", steps: [][]state{{{one, nil}}, {{two, lost}}},
 			want: []string{"<one>", "\n<two>Not up to date since 10:11:12: no connection^[[2J\n"},
 		},
-		"on a terminal in the place of the one before": {
+		"on a terminal instead of the one before": {
 			output: "json", rows: 1000, steps: [][]state{{{one, nil}}, {{one, lost}}, {{one, nil}}, {{one, nil}}},
 			want: []string{clearScreen + "<one>", clearScreen + "Not up to date since 10:11:12: no connection^[[2J\n\n<one>", clearScreen + "<one>", ""},
 		},

@@ -170,11 +170,11 @@ type announcer struct {
 func (a *announcer) announce(address string) {
 	switch {
 	case a.announced:
-		fmt.Fprintln(a.out, "To open it in another browser:", address)
+		fmt.Fprintln(a.out, "For another browser:", address)
 	case a.open && openBrowser(address) == nil:
-		fmt.Fprintln(a.out, "The storage map is opened in the browser. Ctrl-C ends it. Its address, which can be used once:", address)
+		fmt.Fprintln(a.out, "The storage map is opened in the browser. Ctrl-C ends it. Its address, valid once:", address)
 	default:
-		fmt.Fprintln(a.out, "Open the storage map in a browser on this machine. Ctrl-C ends it. Its address, which can be used once:", address)
+		fmt.Fprintln(a.out, "Storage map, until Ctrl-C. Its address, valid once:", address)
 	}
 	a.announced = true
 }

@@ -57,13 +57,13 @@ func startUI(t *testing.T, args ...string) *ui {
 		t.Fatal(err)
 	}
 	u := &ui{T: t, Client: http.Client{Jar: jar, Timeout: deadline.Wait()}, lines: bufio.NewReader(out)}
-	address, err := url.Parse(u.announced("Open the storage map in a browser on this machine. Ctrl-C ends it. Its address, which can be used once: "))
+	address, err := url.Parse(u.announced("Storage map, until Ctrl-C. Its address, valid once: "))
 	if err != nil {
 		t.Fatal(err)
 	}
 	u.address = "http://" + address.Host
 	u.get(http.StatusOK, address.RequestURI())
-	u.announced("To open it in another browser: ")
+	u.announced("For another browser: ")
 	return u
 }
 

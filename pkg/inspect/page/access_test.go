@@ -178,7 +178,7 @@ func TestHeaders(t *testing.T) {
 	t.Parallel()
 	r := open(t, newSource(builders.MakeNode("a").Obj()), answers{})
 	want := http.Header{
-		"Content-Security-Policy":      {"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+		"Content-Security-Policy":      {"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"},
 		"X-Content-Type-Options":       {"nosniff"},
 		"Referrer-Policy":              {"no-referrer"},
 		"Cross-Origin-Opener-Policy":   {"same-origin"},

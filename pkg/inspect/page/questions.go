@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
@@ -61,6 +62,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, ask func(context
 	if now == nil {
 		answerError(w, http.StatusServiceUnavailable, errors.New(reading))
 		return
+	}
+	if s.From == "" && s.Source.Connection().Err == nil {
+		now = now.At(time.Now()) // nothing changed since it was made
 	}
 	answer, err := ask(ctx, now)
 	if _, missing := errors.AsType[NotFoundError](err); missing {

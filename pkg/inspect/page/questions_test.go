@@ -10,8 +10,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
+	"stowage.dev/stowage/pkg/inspect/live"
+	"stowage.dev/stowage/pkg/inspect/snapshot"
 )
 
 // TestQuestions: answers as JSON, and errors in one line.
@@ -60,6 +63,32 @@ func TestQuestions(t *testing.T) {
 	reader := open(t, newSource(), answers{})
 	if response, body := reader.do("/fit?claims=1Gi", nil); response.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("before the cluster is read: status %d, %s", response.StatusCode, body)
+	}
+}
+
+// TestAnswersAreCurrent: while the connection stands, an answer is about now, although nothing changed since the snapshot was
+// made; else it is about the time when the connection was lost.
+func TestAnswersAreCurrent(t *testing.T) {
+	t.Parallel()
+	s := newSource(zone("a", "z"))
+	made := time.Now().Add(-time.Hour)
+	s.snapshot = s.snapshot.At(made)
+	var at time.Time
+	r := open(t, s, answers{
+		why:  func(context.Context, v1alpha1.Reference) (any, error) { return &v1alpha1.StorageReport{}, nil },
+		seen: func(s *snapshot.Snapshot) { at = s.Time },
+	})
+	r.do("/why?kind=node&name=a", nil)
+	if since := time.Since(at); since < 0 || since > 30*time.Minute {
+		t.Errorf("the answer is about %s ago", since)
+	}
+	s.connect(live.Connection{Err: errors.New("connection refused")})
+	r.do("/why?kind=node&name=a", nil)
+	if !at.Equal(made) {
+		t.Errorf("without a connection the answer is about %s, want %s", at, made)
+	}
+	if !s.snapshot.Time.Equal(made) {
+		t.Error("the snapshot of the source was changed")
 	}
 }
 

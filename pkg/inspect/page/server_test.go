@@ -88,9 +88,13 @@ type answers struct {
 	why  func(context.Context, v1alpha1.Reference) (any, error)
 	pods func(snapshot.Name) (*v1alpha1.PodReport, error)
 	fit  func(FitQuestion) (*v1alpha1.Fit, error)
+	seen func(*snapshot.Snapshot) // by Why
 }
 
-func (a answers) Why(ctx context.Context, _ *snapshot.Snapshot, object v1alpha1.Reference) (any, error) {
+func (a answers) Why(ctx context.Context, s *snapshot.Snapshot, object v1alpha1.Reference) (any, error) {
+	if a.seen != nil {
+		a.seen(s)
+	}
 	return a.why(ctx, object)
 }
 

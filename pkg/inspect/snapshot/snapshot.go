@@ -152,6 +152,13 @@ func Merge(a, b *Snapshot) *Snapshot {
 	return s
 }
 
+// At returns the snapshot with another time: that until which its objects are known not to have changed.
+func (s *Snapshot) At(t time.Time) *Snapshot {
+	later := *s
+	later.Time = t
+	return &later
+}
+
 // identify gives an object of a manifest a UID, as an API server would.
 func identify(object Object) {
 	if object.GetUID() == "" {

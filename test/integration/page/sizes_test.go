@@ -21,7 +21,7 @@ import (
 const screenshots = "STOWAGE_SCREENSHOTS"
 
 // documented are the screenshots of the documentation.
-var documented = []string{"map-30-laptop-light", "map-30-laptop-dark", "map-3000-laptop-dark", "map-30-narrow-light"}
+var documented = []string{"map-30-laptop-light", "map-3000-laptop-dark", "map-30-narrow-light"}
 
 var windows = []struct {
 	name          string

@@ -21,7 +21,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"stowage.dev/stowage/pkg/inspect/snapshot"
-	"stowage.dev/stowage/pkg/loop"
 )
 
 const (
@@ -256,7 +255,7 @@ func (s *store) list(ctx context.Context, options metav1.ListOptions) (runtime.O
 		return nil, err
 	}
 	return list, meta.EachListItem(list, func(object runtime.Object) error {
-		_, err := loop.WithoutManagedFields(object)
+		_, err := trim(object)
 		return err
 	})
 }
@@ -314,9 +313,19 @@ func (s *store) Replace(objects []any, _ string) error {
 	return nil
 }
 
-// Add is called with an object that exists, and without managed fields.
+// trim drops the fields of an object that nothing reads.
+func trim(object any) (any, error) {
+	of, ok := object.(snapshot.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T is not an object of the API", object)
+	}
+	snapshot.Trim(of)
+	return object, nil
+}
+
+// Add is called with an object that exists.
 func (s *store) Add(object any) error {
-	object, err := loop.WithoutManagedFields(object)
+	object, err := trim(object)
 	if err != nil {
 		return err
 	}
@@ -360,4 +369,4 @@ func (s *store) Bookmark(string) error {
 func (s *store) Resync() error { return nil }
 
 // Transformer returns what is done with objects before they are stored.
-func (s *store) Transformer() cache.TransformFunc { return loop.WithoutManagedFields }
+func (s *store) Transformer() cache.TransformFunc { return trim }

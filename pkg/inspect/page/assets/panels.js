@@ -61,13 +61,13 @@ function bar(parts, sum) {
 // waiting lists the pods that wait for storage, the oldest first.
 export function waiting(root, message, open) {
   const cards = message.pods.map((pod) => element('article', {},
-    element('h3', {}, element('button', { type: 'button', class: 'link', onclick: () => open({ kind: 'pod', namespace: pod.namespace, name: pod.name }) }, `${pod.namespace}/${pod.name}`), ' ', element('time', { class: 'muted', datetime: pod.since }, `waits for ${age(pod.since)}`)),
+    element('h3', {}, element('button', { type: 'button', class: 'link', onclick: () => open({ kind: 'pod', namespace: pod.namespace, name: pod.name }) }, `${pod.namespace}/${pod.name}`), ' ', pod.since ? element('time', { class: 'muted', datetime: pod.since }, `waits for ${age(pod.since)}`) : null),
     element('p', { class: 'sentence' }, pod.sentence || pod.message || 'Its scheduler has not tried it yet.'),
     pod.changes?.length ? element('p', { class: 'help' }, element('b', {}, 'Would help: '), pod.changes[0].text) : null,
     pod.claims?.length ? element('p', { class: 'muted' }, pod.claims.map((claim) => `${claim.name}: ${claim.missing ? 'no such claim' : `${size(claim.bytes)}${claim.class ? ` of ${claim.class}` : ''}`}`).join(' · ')) : null));
   root.replaceChildren(...[
     element('h2', {}, 'Waiting pods'),
-    message.pending && message.pods.length ? element('p', { class: 'muted' }, 'Simulating the scheduler…') : null,
+    message.pending && message.pods.some((pod) => !pod.sentence) ? element('p', { class: 'muted' }, 'Simulating the scheduler…') : null,
     ...cards,
     message.pods.length === 0 ? element('p', { class: 'muted' }, 'No pod waits for storage.') : null,
     message.more ? element('p', { class: 'muted' }, `${count(message.more, 'more pod')} not listed: the oldest are.`) : null,

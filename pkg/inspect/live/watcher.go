@@ -273,7 +273,7 @@ func (s *store) watch(ctx context.Context, options metav1.ListOptions) (watch.In
 			s.failed(ctx, err)
 		}
 		if !outdated(err) {
-			err = fmt.Errorf("watch: %s", err) // the reflector lists instead of a retry during which ctx does not end it
+			err = errors.New("watch: " + err.Error()) // the reflector lists instead of a retry during which ctx does not end it
 		}
 		return nil, err
 	case err != nil:

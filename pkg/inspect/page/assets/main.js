@@ -7,8 +7,9 @@ import { render, titleOf } from './details.js';
 import { ask, listen } from './events.js';
 import { age, clock, count, element } from './format.js';
 import { levels } from './layout.js';
-import { facts, nodeState, StorageMap } from './map.js';
+import { facts, StorageMap } from './map.js';
 import { Model, subjectOf } from './model.js';
+import { nodeState } from './paint.js';
 import { classes, legend, waiting } from './panels.js';
 import { WhatIf } from './whatif.js';
 

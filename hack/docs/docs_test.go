@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs checks README.md and docs/ against the code.
+// Package docs checks README.md, CHANGELOG.md, SECURITY.md and docs/ against the code.
 package docs
 
 import (
@@ -29,10 +29,13 @@ import (
 // root is the top of the repository.
 const root = "../.."
 
-// pages returns the README and everything under docs, by path.
+// pages returns the pages for users at the top of the repository and everything under docs, by path.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
-	texts := map[string]string{"README.md": read(t, "README.md")}
+	texts := map[string]string{}
+	for _, name := range []string{"README.md", "CHANGELOG.md", "SECURITY.md"} {
+		texts[name] = read(t, name)
+	}
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && filepath.Ext(path) == ".md" {
 			name, _ := filepath.Rel(root, path)
@@ -67,6 +70,19 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s links to %s, which does not exist", name, found[1])
 			}
 		}
+	}
+}
+
+// changes and changelog are the headings of a version, and of a changelog, in the form of Keep a Changelog.
+const changes = `(?:### (?:Added|Changed|Deprecated|Removed|Fixed|Security)\n)+`
+
+var changelog = regexp.MustCompile(`^# Changelog\n## \[Unreleased\]\n(?:` + changes + `)?(?:## \[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d\n` + changes + `)*$`)
+
+// TestChangelog: CHANGELOG.md has the section of the next release, and well-formed headings, by which release notes are found.
+func TestChangelog(t *testing.T) {
+	t.Parallel()
+	if got := strings.Join(regexp.MustCompile(`(?m)^#.*\n`).FindAllString(read(t, "CHANGELOG.md"), -1), ""); !changelog.MatchString(got) {
+		t.Errorf("CHANGELOG.md has the headings\n%swant those that match %s", got, changelog)
 	}
 }
 

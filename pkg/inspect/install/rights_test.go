@@ -65,8 +65,8 @@ func TestReviewed(t *testing.T) {
 				delete(s, "ClusterRoleBinding stowage-extender")
 				delete(reviewed, extenderUser)
 			},
-			gaps:   []string{"clusterrolebindings.rbac.authorization.k8s.io"},
-			want:   []string{"Unknown extender " + unread},
+			gaps: []string{"clusterrolebindings.rbac.authorization.k8s.io"},
+			want: []string{"Unknown extender " + unread},
 		},
 		// Which rights the roles of Kubernetes have is not known.
 		"roles cannot be read": {

@@ -156,7 +156,7 @@ test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n KUBE=1.36
 	@$(if $(MODFILE),$(MAKE) vet-minor,go -C hack/images test ./... && go -C hack/monitoring test ./...)
 
 # The kubectl plugin contains the scheduler of the last minor, so its tests work with no other.
-LAST_MINOR_ONLY := /test/\(integration/inspect\|integration/page\|perf/frames\|ui\)$$
+LAST_MINOR_ONLY := /test/\(integration/\(inspect\|live\|page\)\|perf/frames\|ui\)$$
 
 .PHONY: vet-minor
 vet-minor: ## Compile the integration tests for another minor; KUBE=1.36

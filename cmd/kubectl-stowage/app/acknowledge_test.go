@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,10 +20,12 @@ import (
 	"stowage.dev/stowage/pkg/testing/commands"
 )
 
-// diskReports are the reports of the nodes a and b. Updates of one node's are refused.
+// diskReports are the reports of the nodes a and b. Updates of one node's are refused. It is safe for concurrent use.
 type diskReports struct {
 	items   []stowage.LocalDiskReport
 	refused string
+
+	mu      sync.Mutex
 	updated map[string]string // annotations by node
 }
 
@@ -59,6 +62,8 @@ func (r *diskReports) Update(_ context.Context, report *stowage.LocalDiskReport,
 	if report.Name == r.refused {
 		return nil, errors.New("no rights")
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.updated[report.Name] = report.Annotations[wellknown.PublishRetainedAnnotation]
 	return report, nil
 }

@@ -142,7 +142,7 @@ func (c *Cluster) readVersions(ctx context.Context) {
 		}
 		c.versionRead(info, err)
 		if err != nil {
-			pause(ctx, delay())
+			Pause(ctx, delay())
 			continue
 		}
 		select {

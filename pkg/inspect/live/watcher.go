@@ -40,8 +40,8 @@ var (
 // retries returns a function that returns the delays of lost.
 func retries() wait.DelayFunc { return lost.DelayWithReset(clock.RealClock{}, forgetRetries) }
 
-// pause waits for a time. It returns false if ctx is done before.
-func pause(ctx context.Context, d time.Duration) bool {
+// Pause waits for a time. It returns false if ctx is done before.
+func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -156,7 +156,7 @@ func (w *watcher) followNarrow(ctx context.Context, forbidden error) error {
 // answered with errors of the connection, and with nil after answers.
 func (w *watcher) await(ctx context.Context, before error, answered func(error), queries ...snapshot.Query) {
 	delays := denied
-	for pause(ctx, delays.Step()) {
+	for Pause(ctx, delays.Step()) {
 		for _, q := range queries {
 			_, err := w.client.List(ctx, q, metav1.ListOptions{Limit: 1})
 			switch {
@@ -187,13 +187,13 @@ func (w *watcher) follow(ctx context.Context, q snapshot.Query, gap *snapshot.Ga
 		switch {
 		case !refused(err):
 			refusals = 0
-			pause(ctx, delay())
+			Pause(ctx, delay())
 		case s.listed && !s.watched: // the user may list, and not watch
 			w.answered(nil)
-			pause(ctx, relistPeriod)
+			Pause(ctx, relistPeriod)
 		case s.ever && refusals == 0: // an API server that has just started may not know roles and resources
 			refusals++
-			pause(ctx, delay())
+			Pause(ctx, delay())
 		default:
 			return err
 		}

@@ -193,7 +193,7 @@ func (s *Server) follow(ctx context.Context) error {
 	for {
 		begun := time.Now()
 		s.update()
-		if !pause(ctx, max(followPause, 2*time.Since(begun))) {
+		if !live.Pause(ctx, max(followPause, 2*time.Since(begun))) {
 			return nil
 		}
 		select {
@@ -214,16 +214,4 @@ func (s *Server) update() {
 		s.waiting.list(now, storage.WaitingPods)
 	}
 	s.board.setState(s.state())
-}
-
-// pause waits for a time. It returns false if ctx is done before.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

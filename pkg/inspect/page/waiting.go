@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
+	"stowage.dev/stowage/pkg/inspect/live"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
 )
 
@@ -77,7 +78,7 @@ func (w *waiting) run(ctx context.Context) error {
 		}
 		begun := time.Now()
 		w.explain(ctx)
-		if !pause(ctx, max(explainPause, 2*time.Since(begun))) {
+		if !live.Pause(ctx, max(explainPause, 2*time.Since(begun))) {
 			return nil
 		}
 	}

@@ -228,7 +228,7 @@ func (a *assessment) kinds(p *part) {
 		lacks = unknown(unseen...)
 	}
 	if len(missing) > 0 {
-		lacks = problem("the API server does not serve "+format.List(missing, len(missing)), "apply "+folder+", or with Helm set crds.install", guide.Parts.Link())
+		lacks = problem("the API server does not serve "+format.List(missing, len(missing)), "apply "+folder+", or with Helm set crds.enabled", guide.Parts.Link())
 	}
 	a.add(p.name, checkKinds, format.List(names, len(names))+" served", lacks)
 }

@@ -107,11 +107,11 @@ func TestChartIsManifests(t *testing.T) {
 		"as it comes":       {folders: []string{"overlays/default", "uninstall"}},
 		"with monitoring":   {set: []string{"monitoring.enabled=true", "policies.schedulerName=true"}, folders: []string{"overlays/monitored", "uninstall"}},
 		"extender, full":    {set: append(only("extender"), "extender.mode=Full"), folders: []string{"extender/full"}},
-		"extender, watched": {set: append(only("extender"), "monitoring.enabled=true", "monitoring.dashboard=false"), folders: []string{"extender/full", "monitoring/extender"}},
+		"extender, watched": {set: append(only("extender"), "monitoring.enabled=true", "monitoring.dashboard.enabled=false"), folders: []string{"extender/full", "monitoring/extender"}},
 		"extender, advice":  {set: append(only("extender"), "extender.mode=Advisory"), folders: []string{"extender/advisory"}},
 		"kube-scheduler's":  {set: append(only(""), "scheduler.rightsForKubeScheduler=true"), folders: []string{"scheduler/only"}},
 		"where policies are enforced": {
-			set:     []string{"networkPolicies=true", "extender.enabled=true", "pav.enabled=true"},
+			set:     []string{"networkPolicy.enabled=true", "extender.enabled=true", "pav.enabled=true"},
 			folders: []string{"overlays/default", "uninstall", "extender/full", "network-policies", "crd/pav", "csi", pavController},
 		},
 		"critical pods need a quota": {
@@ -121,7 +121,7 @@ func TestChartIsManifests(t *testing.T) {
 			set: []string{"pav.enabled=true"}, folders: []string{"overlays/default", "uninstall", "crd/pav", "csi", pavController},
 		},
 		"pod-templated provisioners alone, watched": {
-			set:     append(only("controller"), "pav.enabled=true", "monitoring.enabled=true", "monitoring.dashboard=false"),
+			set:     append(only("controller"), "pav.enabled=true", "monitoring.enabled=true", "monitoring.dashboard.enabled=false"),
 			folders: []string{"controller", "csi", pavController, pavHeartbeats, "monitoring/controller", "monitoring/pav"},
 		},
 		"startup taint": {
@@ -213,7 +213,7 @@ func enablePav(t *testing.T, objects []object) {
 // TestWithoutPav: the chart renders nothing of PavProvisioners unless they are enabled.
 func TestWithoutPav(t *testing.T) {
 	t.Parallel()
-	for _, o := range render(t, "networkPolicies=true", "monitoring.enabled=true", "monitoring.dashboard=false", "metrics.secure=true", "openshift=true") {
+	for _, o := range render(t, "networkPolicy.enabled=true", "monitoring.enabled=true", "monitoring.dashboard.enabled=false", "metrics.secure=true", "openshift=true") {
 		if made := strings.ToLower(text(t, []object{o})); strings.Contains(made, "stowage-csi") || strings.Contains(made, "pavvolumes") || strings.Contains(made, "stowage-pav") {
 			t.Errorf("%s is about PavProvisioners", name(o))
 		}
@@ -241,7 +241,7 @@ func TestPavIsKept(t *testing.T) {
 
 // only turns everything off but one part.
 func only(part string) []string {
-	set := []string{"crds.install=false"}
+	set := []string{"crds.enabled=false"}
 	for _, p := range []string{"scheduler", "provisioner", "controller", "extender"} {
 		set = append(set, p+".enabled="+map[bool]string{true: "true", false: "false"}[p == part])
 	}
@@ -276,7 +276,7 @@ func TestHook(t *testing.T) {
 func TestKubeletFolder(t *testing.T) {
 	t.Parallel()
 	for folder, flag := range map[string]bool{"/var/lib/kubelet": false, "/var/lib/k0s/kubelet": true} {
-		for _, o := range render(t, "provisioner.kubeletFolder="+folder, `provisioner.extraArgs=["--recheck-period=1s"]`, "pav.enabled=true") {
+		for _, o := range render(t, "kubeletDir="+folder, `provisioner.extraArgs=["--recheck-period=1s"]`, "pav.enabled=true") {
 			if o.GetKind() != "DaemonSet" {
 				continue
 			}
@@ -423,7 +423,7 @@ func TestPresets(t *testing.T) {
 			if !ok {
 				t.Fatal("the test has no expectation")
 			}
-			out, err := command(t, tools.helm, "template", release, chart, "--namespace", namespace, "--kube-version", "1.37.1", "--values", chart+"/presets/"+entry.Name(), "--set", "networkPolicies=true")
+			out, err := command(t, tools.helm, "template", release, chart, "--namespace", namespace, "--kube-version", "1.37.1", "--values", chart+"/presets/"+entry.Name(), "--set", "networkPolicy.enabled=true")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -529,7 +529,7 @@ func TestReleaseJob(t *testing.T) {
 // TestScrapers: scraping is denied where the list is empty; calls of the scheduler are still allowed.
 func TestScrapers(t *testing.T) {
 	t.Parallel()
-	for _, o := range render(t, "networkPolicies=true", "extender.enabled=true", "metrics.from=[]") {
+	for _, o := range render(t, "networkPolicy.enabled=true", "extender.enabled=true", "networkPolicy.metricsFrom=[]") {
 		if o.GetKind() != "NetworkPolicy" {
 			continue
 		}

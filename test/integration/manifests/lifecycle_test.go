@@ -124,7 +124,7 @@ func TestHelm(t *testing.T) {
 	volumes := s.makeWorkload()
 
 	before := s.look(volumes)
-	s.helm("upgrade", release, chart, "--wait", "--timeout", waitTimeout.String(), "--set", "crds.keep=false,provisioner.logLevel=4,scheduler.replicas=3")
+	s.helm("upgrade", release, chart, "--wait", "--timeout", waitTimeout.String(), "--set", "crds.keep=false,provisioner.logLevel=4,scheduler.replicaCount=3")
 	if diff := cmp.Diff(before, s.look(volumes)); diff != "" {
 		t.Errorf("the upgrade changed the workload (-before +after):\n%s", diff)
 	}

@@ -41,10 +41,14 @@ var everyPart = map[string]change{
 	"priorityClassName":         {set: []string{"PART.priorityClassName=mine"}, has: `"priorityClassName":"mine"`},
 	"podLabels":                 {set: []string{`PART.podLabels={"team":"storage"}`}, has: `"team":"storage"`},
 	"podAnnotations":            {set: []string{`PART.podAnnotations={"note":"mine"}`}, has: `"note":"mine"`},
-	"env":                       {set: []string{`PART.env=[{"name":"GOMAXPROCS","value":"1"}]`}, has: `{"name":"GOMAXPROCS","value":"1"}`},
+	"extraEnv":                  {set: []string{`PART.extraEnv=[{"name":"GOMAXPROCS","value":"1"}]`}, has: `{"name":"GOMAXPROCS","value":"1"}`},
 	"extraArgs":                 {set: []string{`PART.extraArgs=["--logging-format=json"]`}, has: `"--logging-format=json"]`},
 	"logLevel":                  {set: []string{"PART.logLevel=4"}, has: `"--v=4"]`},
-	"replicas":                  {set: []string{"PART.replicas=3"}, has: `"replicas":3`},
+	"image.pullPolicy":          {set: []string{"PART.image.pullPolicy=Always"}, has: `"imagePullPolicy":"Always"`},
+	"initContainers":            {set: []string{`PART.initContainers=[{"name":"mount","image":"mine"}]`}, has: `"initContainers":[{"image":"mine","name":"mount"}]`},
+	"extraVolumes":              {set: []string{`PART.extraVolumes=[{"name":"mine","emptyDir":{}}]`}, has: `{"emptyDir":{},"name":"mine"}`},
+	"extraVolumeMounts":         {set: []string{`PART.extraVolumeMounts=[{"name":"mine","mountPath":"/mine"}]`, `PART.extraVolumes=[{"name":"mine","emptyDir":{}}]`}, has: `{"mountPath":"/mine","name":"mine"}`},
+	"replicaCount":              {set: []string{"PART.replicaCount=3"}, has: `"replicas":3`},
 }
 
 // switches are all other values of the chart.
@@ -52,16 +56,16 @@ var switches = map[string]change{
 	"image.registry":                                   {set: []string{"image.registry=registry.example:5000/mirror"}, has: `"image":"registry.example:5000/mirror/stowage-scheduler:dev-kube1.37"`, lacks: "stowage.dev/stowage-"},
 	"image.tag":                                        {set: []string{"image.tag=v9"}, has: "stowage.dev/stowage-provisioner:v9"},
 	"image.pullPolicy":                                 {set: []string{"image.pullPolicy=Always"}, has: `"imagePullPolicy":"Always"`, lacks: `"imagePullPolicy":"IfNotPresent"`},
-	"image.pullSecrets":                                {set: []string{`image.pullSecrets=[{"name":"mine"}]`}, has: `"imagePullSecrets":[{"name":"mine"}]`},
+	"imagePullSecrets":                                 {set: []string{`imagePullSecrets=[{"name":"mine"}]`}, has: `"imagePullSecrets":[{"name":"mine"}]`},
 	"commonLabels":                                     {set: []string{`commonLabels={"team":"storage"}`}, has: `"team":"storage"`},
-	"networkPolicies":                                  {set: []string{"networkPolicies=true"}, has: `"kind":"NetworkPolicy"`, objects: 3},
+	"networkPolicy.enabled":                            {set: []string{"networkPolicy.enabled=true"}, has: `"kind":"NetworkPolicy"`, objects: 3},
 	"metrics.secure":                                   {set: []string{"metrics.secure=true"}, has: `"--secure-metrics"`, objects: 2},
-	"metrics.from":                                     {set: []string{`metrics.from=[{"podSelector":{"matchLabels":{"mine":"yes"}}}]`, "networkPolicies=true"}, has: `"from":[{"podSelector":{"matchLabels":{"mine":"yes"}}}]`, objects: 3},
+	"networkPolicy.metricsFrom":                        {set: []string{`networkPolicy.metricsFrom=[{"podSelector":{"matchLabels":{"mine":"yes"}}}]`, "networkPolicy.enabled=true"}, has: `"from":[{"podSelector":{"matchLabels":{"mine":"yes"}}}]`, objects: 3},
 	"priorityClassQuota":                               {set: []string{"priorityClassQuota=true"}, has: `"kind":"ResourceQuota"`, objects: 1},
 	"openshift":                                        {set: []string{"openshift=true"}, has: `"kind":"SecurityContextConstraints"`, objects: 1},
-	"apiServerPorts":                                   {set: []string{"apiServerPorts=[443,16443]", "networkPolicies=true"}, has: `"egress":[{"ports":[{"port":443},{"port":16443},{"port":53},{"port":53,"protocol":"UDP"}]}]`, objects: 3},
-	"podDisruptionBudgets":                             {set: []string{"podDisruptionBudgets=false"}, lacks: `"kind":"PodDisruptionBudget"`, objects: -2},
-	"crds.install":                                     {set: []string{"crds.install=false"}, lacks: `"kind":"CustomResourceDefinition"`, objects: -1},
+	"networkPolicy.apiServerPorts":                     {set: []string{"networkPolicy.apiServerPorts=[443,16443]", "networkPolicy.enabled=true"}, has: `"egress":[{"ports":[{"port":443},{"port":16443},{"port":53},{"port":53,"protocol":"UDP"}]}]`, objects: 3},
+	"podDisruptionBudget.enabled":                      {set: []string{"podDisruptionBudget.enabled=false"}, lacks: `"kind":"PodDisruptionBudget"`, objects: -2},
+	"crds.enabled":                                     {set: []string{"crds.enabled=false"}, lacks: `"kind":"CustomResourceDefinition"`, objects: -1},
 	"crds.keep":                                        {set: []string{"crds.keep=false"}, lacks: `"helm.sh/resource-policy":"keep"`},
 	"scheduler.enabled":                                {set: []string{"scheduler.enabled=false"}, lacks: "stowage-scheduler", objects: -11},
 	"scheduler.name":                                   {set: []string{"scheduler.name=volumes"}, has: "schedulerName: volumes"},
@@ -74,7 +78,7 @@ var switches = map[string]change{
 	"extender.servingSecret":                           {set: []string{"extender.servingSecret=mine", "extender.enabled=true"}, has: `"secretName":"mine"`, objects: 12},
 	"extender.clientsConfigMap":                        {set: []string{"extender.clientsConfigMap=mine", "extender.enabled=true"}, has: `"configMap":{"name":"mine"}`, objects: 12},
 	"extender.schedulerNames":                          {set: []string{`extender.schedulerNames=["default-scheduler","batch"]`, "extender.enabled=true"}, has: `in ['default-scheduler', 'batch']`, objects: 12},
-	"extender.policyFailure":                           {set: []string{"extender.policyFailure=Ignore", "extender.enabled=true"}, has: `"failurePolicy":"Ignore"`, objects: 12},
+	"extender.failurePolicy":                           {set: []string{"extender.failurePolicy=Ignore", "extender.enabled=true"}, has: `"failurePolicy":"Ignore"`, objects: 12},
 	"extender.config":                                  {set: []string{`extender.config={"timeouts":{"verb":"3s"}}`, "extender.enabled=true"}, has: "verb: 3s", objects: 12},
 	"provisioner.enabled":                              {set: []string{"provisioner.enabled=false"}, lacks: `"kind":"DaemonSet"`, objects: -32},
 	"provisioner.classes":                              {set: []string{`provisioner.classes={"fast":{"settings":{"hostDir":"/mnt/fast","volumeMode":"Block"}}}`}, has: `"hostPath":{"path":"/mnt/fast","type":"DirectoryOrCreate"}`, objects: 1},
@@ -90,8 +94,8 @@ var switches = map[string]change{
 	"provisioner.hostnames":                            {set: []string{`provisioner.hostnames={"n1.example.com":"n1"}`}, has: `"host.n1.example.com":"n1"`},
 	"provisioner.startupTaint.enabled":                 {set: []string{"provisioner.startupTaint.enabled=true"}, has: `"removeNodeNotReadyTaint":"true"`, objects: 2},
 	"provisioner.startupTaint.key":                     {set: []string{"provisioner.startupTaint.key=mine/taint", "provisioner.startupTaint.enabled=true"}, has: `"resourceNames":["mine/taint"]`, objects: 2},
-	"provisioner.kubeletFolder":                        {set: []string{"provisioner.kubeletFolder=/var/lib/k0s/kubelet"}, has: `"hostPath":{"path":"/var/lib/k0s/kubelet"`},
-	"provisioner.stateFolder":                          {set: []string{"provisioner.stateFolder=/var/state"}, has: `"hostPath":{"path":"/var/state","type":"DirectoryOrCreate"}`, lacks: `"hostPath":{"path":"/var/lib/stowage"`},
+	"kubeletDir":                                       {set: []string{"kubeletDir=/var/lib/k0s/kubelet"}, has: `"hostPath":{"path":"/var/lib/k0s/kubelet"`},
+	"provisioner.stateDir":                             {set: []string{"provisioner.stateDir=/var/state"}, has: `"hostPath":{"path":"/var/state","type":"DirectoryOrCreate"}`, lacks: `"hostPath":{"path":"/var/lib/stowage"`},
 	"provisioner.controlPlaneNodes":                    {set: []string{"provisioner.controlPlaneNodes=false"}, has: `{"key":"node-role.kubernetes.io/control-plane","operator":"DoesNotExist"}`},
 	"provisioner.maxUnavailable":                       {set: []string{"provisioner.maxUnavailable=3"}, has: `"maxUnavailable":3`},
 	"provisioner.releaseOnUninstall":                   {set: []string{"provisioner.releaseOnUninstall=false"}, lacks: "stowage-release", objects: -6},
@@ -99,19 +103,19 @@ var switches = map[string]change{
 	"controller.cleaningJobs":                          {set: []string{"controller.cleaningJobs=true"}, has: "cleaningJobs:\\n  enabled: true", objects: 4},
 	"controller.config":                                {set: []string{`controller.config={"nodeLoss":{"policy":"Release"}}`}, has: "policy: Release"},
 	"pav.enabled":                                      {set: []string{"pav.enabled=true"}, has: `"name":"stowage-csi"`, objects: pavObjects},
-	"pav.reporterImage.repository":                     {set: []string{"pav.reporterImage.repository=registry.example/mine", "pav.enabled=true"}, has: "reporterImage: registry.example/mine:dev", objects: pavObjects},
-	"pav.reporterImage.tag":                            {set: []string{"pav.reporterImage.tag=v9", "pav.enabled=true"}, has: "reporterImage: stowage.dev/stowage-pav-reporter:v9", objects: pavObjects},
-	"pav.reporterImage.digest":                         {set: []string{"pav.reporterImage.digest=sha256:" + strings.Repeat("0a", 32), "pav.enabled=true"}, has: "reporterImage: stowage.dev/stowage-pav-reporter@sha256:0a0a", objects: pavObjects},
+	"pav.reporter.image.repository":                    {set: []string{"pav.reporter.image.repository=registry.example/mine", "pav.enabled=true"}, has: "reporterImage: registry.example/mine:dev", objects: pavObjects},
+	"pav.reporter.image.tag":                           {set: []string{"pav.reporter.image.tag=v9", "pav.enabled=true"}, has: "reporterImage: stowage.dev/stowage-pav-reporter:v9", objects: pavObjects},
+	"pav.reporter.image.digest":                        {set: []string{"pav.reporter.image.digest=sha256:" + strings.Repeat("0a", 32), "pav.enabled=true"}, has: "reporterImage: stowage.dev/stowage-pav-reporter@sha256:0a0a", objects: pavObjects},
 	"pav.csi.maxVolumesPerNode":                        {set: []string{"pav.csi.maxVolumesPerNode=7", "pav.enabled=true"}, has: `"args":["--max-volumes-per-node=7"]`, objects: pavObjects},
 	"pav.csi.maxUnavailable":                           {set: []string{"pav.csi.maxUnavailable=3", "pav.enabled=true"}, has: `"maxUnavailable":3`, objects: pavObjects},
 	"monitoring.enabled":                               {set: []string{"monitoring.enabled=true"}, has: `"kind":"PodMonitor"`, objects: 9},
-	"monitoring.monitors":                              {set: []string{"monitoring.monitors=false", "monitoring.enabled=true"}, has: `"kind":"PrometheusRule"`, objects: 6},
-	"monitoring.rules":                                 {set: []string{"monitoring.rules=false", "monitoring.enabled=true"}, has: `"kind":"PodMonitor"`, objects: 6},
-	"monitoring.dashboard":                             {set: []string{"monitoring.dashboard=false", "monitoring.enabled=true"}, has: `"kind":"PodMonitor"`, objects: 8},
-	"monitoring.dashboardLabels":                       {set: []string{`monitoring.dashboardLabels={"mine":"yes","grafana_dashboard":null}`, "monitoring.enabled=true"}, has: `"mine":"yes"`, objects: 9},
+	"monitoring.serviceMonitor.enabled":                {set: []string{"monitoring.serviceMonitor.enabled=false", "monitoring.enabled=true"}, has: `"kind":"PrometheusRule"`, objects: 6},
+	"monitoring.prometheusRule.enabled":                {set: []string{"monitoring.prometheusRule.enabled=false", "monitoring.enabled=true"}, has: `"kind":"PodMonitor"`, objects: 6},
+	"monitoring.dashboard.enabled":                     {set: []string{"monitoring.dashboard.enabled=false", "monitoring.enabled=true"}, has: `"kind":"PodMonitor"`, objects: 8},
+	"monitoring.dashboard.labels":                      {set: []string{`monitoring.dashboard.labels={"mine":"yes","grafana_dashboard":null}`, "monitoring.enabled=true"}, has: `"mine":"yes"`, objects: 9},
 	"monitoring.labels":                                {set: []string{`monitoring.labels={"release":"prometheus"}`, "monitoring.enabled=true"}, has: `"release":"prometheus"`, objects: 9},
-	"monitoring.runbookBase":                           {set: []string{"monitoring.runbookBase=https://wiki.example/stowage", "monitoring.enabled=true"}, has: `"runbook_url":"https://wiki.example/stowage#stowageprovisionerdown"`, objects: 9},
-	"monitoring.interval":                              {set: []string{"monitoring.interval=15s", "monitoring.enabled=true"}, has: `"interval":"15s"`, objects: 9},
+	"monitoring.prometheusRule.runbookURL":             {set: []string{"monitoring.prometheusRule.runbookURL=https://wiki.example/stowage", "monitoring.enabled=true"}, has: `"runbook_url":"https://wiki.example/stowage#stowageprovisionerdown"`, objects: 9},
+	"monitoring.serviceMonitor.interval":               {set: []string{"monitoring.serviceMonitor.interval=15s", "monitoring.enabled=true"}, has: `"interval":"15s"`, objects: 9},
 	"monitoring.prometheusServiceAccount":              {set: []string{`monitoring.prometheusServiceAccount={"namespace":"monitoring","name":"prometheus"}`, "monitoring.enabled=true"}, has: `"kind":"ServiceAccount","name":"prometheus","namespace":"monitoring"`, objects: 10},
 	"monitoring.prometheusServiceAccount.namespace":    {set: []string{"monitoring.prometheusServiceAccount.namespace=monitoring", "monitoring.prometheusServiceAccount.name=p", "monitoring.enabled=true"}, has: `"namespace":"monitoring"`, objects: 10},
 	"monitoring.prometheusServiceAccount.name":         {set: []string{"monitoring.prometheusServiceAccount.name=p", "monitoring.prometheusServiceAccount.namespace=monitoring", "monitoring.enabled=true"}, has: `"name":"p"`, objects: 10},
@@ -132,7 +136,7 @@ func allSwitches() map[string]change {
 	all := maps.Clone(switches)
 	for _, part := range workloads {
 		for key, c := range everyPart {
-			if slices.Contains(onEachNode, part) && key == "replicas" {
+			if slices.Contains(onEachNode, part) && key == "replicaCount" {
 				continue
 			}
 			switch c.set = slices.Clone(c.set); part {
@@ -226,7 +230,7 @@ func TestEveryValueIsTried(t *testing.T) {
 	}
 	for key := range everyPart {
 		for _, part := range workloads {
-			if delete(inSchema, part+"."+key); key == "replicas" && !slices.Contains(onEachNode, part) {
+			if delete(inSchema, part+"."+key); key == "replicaCount" && !slices.Contains(onEachNode, part) {
 				inSchema[part+"."+key] = true // which values.yaml has
 			}
 		}
@@ -234,7 +238,7 @@ func TestEveryValueIsTried(t *testing.T) {
 	for key := range inSchema {
 		path := strings.Split(strings.ReplaceAll(key, "*", "local-disks"), ".")
 		if parent, ok := dig(values, path[:len(path)-1]...).(map[string]any); !ok || parent[path[len(path)-1]] == nil {
-			if !strings.HasPrefix(key, "pav.reporterImage.") && !slices.Contains([]string{"provisioner.classes.*.settings.mountDir", "monitoring.prometheusServiceAccount.name", "monitoring.prometheusServiceAccount.namespace"}, key) {
+			if !strings.HasPrefix(key, "pav.reporter.image.") && !slices.Contains([]string{"provisioner.classes.*.settings.mountDir", "monitoring.prometheusServiceAccount.name", "monitoring.prometheusServiceAccount.namespace"}, key) {
 				t.Errorf("values.yaml has no %s", key)
 			}
 		}
@@ -265,7 +269,7 @@ func leaves(root, schema map[string]any, path string, found map[string]bool) {
 	if len(properties) == 0 || strings.HasSuffix(path, ".settings") || strings.HasSuffix(path, ".prometheusServiceAccount") || strings.HasSuffix(path, ".storageClass") {
 		found[path] = true
 	}
-	if strings.HasSuffix(path, ".args") || strings.HasSuffix(path, ".pullSecrets") {
+	if strings.HasSuffix(path, ".args") || path == "imagePullSecrets" {
 		found[path] = true // the component's own
 		return
 	}
@@ -296,15 +300,15 @@ func TestContradictions(t *testing.T) {
 func TestBadValues(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string][]string{
-		"scheduler.replicas=many":                                            {"/scheduler/replicas", "want integer"},
-		"scheduler.replica=2":                                                {"/scheduler", "replica"},
+		"scheduler.replicaCount=many":                                        {"/scheduler/replicaCount", "want integer"},
+		"scheduler.replicas=2":                                               {"/scheduler", "replicas"},
 		"scheduler.name=default-scheduler":                                   {"/scheduler/name"},
 		"scheduler.args.bindingMode=direct":                                  {"/scheduler/args/bindingMode", "Direct", "PVController"},
 		"scheduler.args.bindingmode=Direct":                                  {"/scheduler/args", "bindingmode"},
 		"extender.mode=full":                                                 {"/extender/mode", "Full", "Advisory"},
 		"extender.schedulerNames=[]":                                         {"/extender/schedulerNames"},
 		`extender.schedulerNames=["it's"]`:                                   {"/extender/schedulerNames/0"},
-		"extender.policyFailure=Warn":                                        {"/extender/policyFailure", "Fail", "Ignore"},
+		"extender.failurePolicy=Warn":                                        {"/extender/failurePolicy", "Fail", "Ignore"},
 		"image.pullPolicy=Sometimes":                                         {"/image/pullPolicy", "IfNotPresent"},
 		"image.tag=a b":                                                      {"/image/tag"},
 		"controller.image.digest=sha256:12":                                  {"/controller/image/digest"},
@@ -315,17 +319,17 @@ func TestBadValues(t *testing.T) {
 		"provisioner.classes.local-disks.storageClass.reclaimPolicy=Recycle": {"reclaimPolicy", "Delete", "Retain"},
 		`provisioner.config={"maxCleaning":4}`:                               {"/provisioner/config/maxCleaning", "want string"},
 		"provisioner.maxUnavailable=all":                                     {"/provisioner/maxUnavailable"},
-		"provisioner.replicas=2":                                             {"/provisioner", "replicas"},
+		"provisioner.replicaCount=2":                                         {"/provisioner", "replicaCount"},
 		"pav.csi.maxVolumesPerNode=-1":                                       {"/pav/csi/maxVolumesPerNode"},
-		"pav.csi.replicas=2":                                                 {"/pav/csi", "replicas"},
-		"pav.reporterImage=mine":                                             {"/pav/reporterImage", "want object"},
+		"pav.csi.replicaCount=2":                                             {"/pav/csi", "replicaCount"},
+		"pav.reporter.image=mine":                                            {"/pav/reporter/image", "want object"},
 		"controller.logLevel=loud":                                           {"/controller/logLevel", "want integer"},
-		"apiServerPorts=[70000]":                                             {"/apiServerPorts/0"},
-		"monitoring.runbookBase=wiki":                                        {"/monitoring/runbookBase"},
-		"monitoring.interval=often":                                          {"/monitoring/interval"},
-		`metrics.from=[{}]`:                                                  {"/metrics/from/0"},
-		`metrics.from=[{"namespace":"monitoring"}]`:                          {"/metrics/from/0", "namespace"},
-		"provisioner.stateFolder=state":                                      {"/provisioner/stateFolder"},
+		"networkPolicy.apiServerPorts=[70000]":                               {"/networkPolicy/apiServerPorts/0"},
+		"monitoring.prometheusRule.runbookURL=wiki":                          {"/monitoring/prometheusRule/runbookURL"},
+		"monitoring.serviceMonitor.interval=often":                           {"/monitoring/serviceMonitor/interval"},
+		`networkPolicy.metricsFrom=[{}]`:                                     {"/networkPolicy/metricsFrom/0"},
+		`networkPolicy.metricsFrom=[{"namespace":"monitoring"}]`:             {"/networkPolicy/metricsFrom/0", "namespace"},
+		"provisioner.stateDir=state":                                         {"/provisioner/stateDir"},
 		`monitoring.prometheusServiceAccount={"namespace":"m","name":"p\n- kind: Group\n  name: system:authenticated"}`: {"/monitoring/prometheusServiceAccount/name"},
 		`monitoring.prometheusServiceAccount={"namespace":"m\nx","name":"p"}`:                                           {"/monitoring/prometheusServiceAccount/namespace"},
 		"monitorng.enabled=true": {"monitorng"},

@@ -34,9 +34,9 @@ SPDX-License-Identifier: Apache-2.0
 {{- $kind := .object.kind -}}
 {{- if or (and (eq $kind "Namespace") (eq .object.metadata.name "stowage-system"))
   (and (eq $kind "NetworkPolicy") (not (get .root.Values (trimPrefix "stowage-" .object.metadata.name | replace "csi" "pav")).enabled))
-  (and (eq $kind "PodDisruptionBudget") (not .root.Values.podDisruptionBudgets))
-  (and (eq $kind "PrometheusRule") (not .root.Values.monitoring.rules))
-  (and (has $kind (list "ServiceMonitor" "PodMonitor")) (not .root.Values.monitoring.monitors)) -}}
+  (and (eq $kind "PodDisruptionBudget") (not .root.Values.podDisruptionBudget.enabled))
+  (and (eq $kind "PrometheusRule") (not .root.Values.monitoring.prometheusRule.enabled))
+  (and (has $kind (list "ServiceMonitor" "PodMonitor")) (not .root.Values.monitoring.serviceMonitor.enabled)) -}}
 skip
 {{- end -}}
 {{- end -}}
@@ -78,7 +78,7 @@ skip
 {{- fail "pav.enabled: must not be true while controller.enabled is false: claims would wait forever for the volumes that the controller makes" -}}
 {{- end -}}
 {{- if and .Values.pav.enabled (hasKey .Values.controller.config "pavVolumes") -}}
-{{- fail "controller.config.pavVolumes: must not be set while pav.enabled is true, which sets it: use pav.reporterImage" -}}
+{{- fail "controller.config.pavVolumes: must not be set while pav.enabled is true, which sets it: use pav.reporter.image" -}}
 {{- end -}}
 {{- if and .Values.policies.schedulerName (not .Values.scheduler.enabled) -}}
 {{- fail (printf "policies.schedulerName: must not be true while scheduler.enabled is false: pods would wait forever for the scheduler %s" .Values.scheduler.name) -}}

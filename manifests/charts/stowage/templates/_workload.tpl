@@ -9,15 +9,18 @@ SPDX-License-Identifier: Apache-2.0
 {{- $spec := .object.spec -}}
 {{- $pod := $spec.template.spec -}}
 {{- $container := first $pod.containers -}}
-{{- if and (eq .object.kind "Deployment") (hasKey $values "replicas") -}}
-{{- $_ := set $spec "replicas" (int $values.replicas) -}}
+{{- if and (eq .object.kind "Deployment") (hasKey $values "replicaCount") -}}
+{{- $_ := set $spec "replicas" (int $values.replicaCount) -}}
 {{- end -}}
 {{- $_ := set $container "image" (include "stowage.image" (dict "root" .root "made" $container.image "image" $values.image)) -}}
-{{- with .root.Values.image.pullPolicy -}}{{- $_ := set $container "imagePullPolicy" . -}}{{- end -}}
-{{- with .root.Values.image.pullSecrets -}}{{- $_ := set $pod "imagePullSecrets" . -}}{{- end -}}
+{{- with dig "image" "pullPolicy" .root.Values.image.pullPolicy $values -}}{{- $_ := set $container "imagePullPolicy" . -}}{{- end -}}
+{{- with .root.Values.imagePullSecrets -}}{{- $_ := set $pod "imagePullSecrets" . -}}{{- end -}}
 {{- range $key := list "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" "priorityClassName" -}}
 {{- if hasKey $values $key -}}{{- $_ := set $pod $key (get $values $key) -}}{{- end -}}
 {{- end -}}
+{{- with $values.initContainers -}}{{- $_ := set $pod "initContainers" (concat (default list $pod.initContainers) .) -}}{{- end -}}
+{{- with $values.extraVolumes -}}{{- $_ := set $pod "volumes" (concat (default list $pod.volumes) .) -}}{{- end -}}
+{{- with $values.extraVolumeMounts -}}{{- $_ := set $container "volumeMounts" (concat (default list $container.volumeMounts) .) -}}{{- end -}}
 {{- if hasKey $values "resources" -}}{{- $_ := set $container "resources" $values.resources -}}{{- end -}}
 {{- /* OpenShift assigns users in all namespaces but its own and Kubernetes'; kubelet takes the image's otherwise. */ -}}
 {{- if and .root.Values.openshift (eq .object.metadata.namespace "stowage-system") $pod.securityContext -}}
@@ -30,7 +33,7 @@ SPDX-License-Identifier: Apache-2.0
 {{- end -}}
 {{- if hasKey $values "logLevel" -}}{{- $args = append $args (printf "--v=%d" (int $values.logLevel)) -}}{{- end -}}
 {{- with concat $args (default list $values.extraArgs) -}}{{- $_ := set $container "args" . -}}{{- end -}}
-{{- with $values.env -}}{{- $_ := set $container "env" (concat (default list $container.env) .) -}}{{- end -}}
+{{- with $values.extraEnv -}}{{- $_ := set $container "env" (concat (default list $container.env) .) -}}{{- end -}}
 {{- $metadata := $spec.template.metadata -}}
 {{- with mergeOverwrite (deepCopy .root.Values.commonLabels) (deepCopy (default dict $values.podLabels)) -}}
 {{- $_ := set $metadata "labels" (mergeOverwrite (deepCopy .) $metadata.labels) -}}

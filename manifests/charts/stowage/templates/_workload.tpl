@@ -46,6 +46,7 @@ SPDX-License-Identifier: Apache-2.0
 {{- /*
 An image's name: of the part, if it has its own, else of all. If the manifests' tag names the minor of
 Kubernetes that the image is built for, it is the newest; API servers of an older one get theirs.
+The chart of a release has digests.yaml, which pins its own images.
 */ -}}
 {{- define "stowage.image" -}}
 {{- $image := default dict .image -}}
@@ -55,10 +56,13 @@ Kubernetes that the image is built for, it is the newest; API servers of an olde
 {{- with regexFind "-kube1[.][0-9]+$" .made -}}
 {{- $tag = printf "%s-kube1.%d" $tag (min (int (trimPrefix "-kube1." .)) (semver $.root.Capabilities.KubeVersion.Version).Minor) -}}
 {{- end -}}
+{{- $tag = toString (default $tag $image.tag) -}}
 {{- if $image.digest -}}
 {{- printf "%s@%s" $repository $image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $repository (toString (default $tag $image.tag)) -}}
+{{- $pinned := get (fromYaml (.root.Files.Get "digests.yaml")) (printf "%s:%s" $name $tag) -}}
+{{- printf "%s:%s" $repository $tag -}}
+{{- if and $pinned (not $image.repository) -}}@{{ $pinned }}{{- end -}}
 {{- end -}}
 {{- end -}}
 

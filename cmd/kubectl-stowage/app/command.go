@@ -100,7 +100,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	c.AddFlags(cmd.PersistentFlags())
 	cmd.PersistentFlags().StringVar(&c.from, "from", "", "read this file, folder or archive of sysdump instead of a cluster")
 	c.completeGlobalFlags(cmd)
-	cmd.AddCommand(newAdoptCommand(c), newReleaseCommand(c), newAcknowledgeCommand(c), newValidateCommand(), newPavCommand(), newStatusCommand(c), newSysdumpCommand(c))
+	cmd.AddCommand(newAdoptCommand(c), newReleaseCommand(c), newAcknowledgeCommand(c), newValidateCommand(), newConvertValuesCommand(), newPavCommand(), newStatusCommand(c), newSysdumpCommand(c))
 	cmd.AddCommand(newWhyCommand(c), newMapCommand(c), newFitCommand(c), newUICommand(c))
 	return cmd
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # The image of one binary, which COMMAND names. docs/images.md describes how to build it, and how
-# `make images` makes the same without a container engine; a test of hack/images compares the
+# `make images` makes the same without a container engine; a test of hack/release/images compares the
 # two.
 ARG COMMAND=scheduler
 # The only external image, by digest: golang@sha256:... of the Go that go.mod requires. Its

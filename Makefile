@@ -55,9 +55,11 @@ TAG      ?= dev
 BASE     ?=
 PUSH     ?=
 ARCHIVES ?= bin/images
+SBOMS    ?= bin/sbom
 PLATFORMS ?= linux/$(shell go env GOARCH)
 SUITE    ?=
 DOWNLOADS ?=
+REGISTRY ?= stowage.dev
 
 # Packages with unit tests: of test/, those that need no control plane; for another minor than that of go.mod, what the
 # scheduler contains.
@@ -109,8 +111,8 @@ $(BINARIES): bin/%: # Go knows whether it is up to date
 	@$(foreach f,$(wildcard cmd/$*/kubectl_complete-$(*:kubectl-%=%)),install -m 0755 $(f) bin/)
 
 .PHONY: plugin
-plugin: $(PLUGIN_BINARIES) ## The kubectl plugin for all platforms as archives in bin/plugin/, and a manifest for krew; DOWNLOADS=URL
-	@go run ./hack/plugin -version='$(VERSION)' -created='$(SOURCE_DATE_EPOCH)' -downloads='$(DOWNLOADS)' $(PLUGIN_PLATFORMS)
+plugin: $(PLUGIN_BINARIES) bin/tools/release ## The kubectl plugin for all platforms as archives in bin/plugin/, and a manifest for krew; DOWNLOADS=URL
+	@bin/tools/release plugin -version='$(VERSION)' -created='$(SOURCE_DATE_EPOCH)' -downloads='$(DOWNLOADS)' $(PLUGIN_PLATFORMS)
 
 .PHONY: $(PLUGIN_BINARIES)
 $(PLUGIN_BINARIES):
@@ -120,12 +122,12 @@ $(PLUGIN_BINARIES):
 
 .PHONY: images
 images: $(IMAGE_BINARIES) bin/tools/images ## Container images as archives in bin/images/; KUBE=1.36 PLATFORMS=a,b TAG=dev BASE=image PUSH=registry/prefix
-	@bin/tools/images write -platforms='$(PLATFORMS)' -tag='$(TAG)' -base='$(BASE)' -push='$(PUSH)' -out='$(ARCHIVES)' \
+	@bin/tools/images write -platforms='$(PLATFORMS)' -registry='$(REGISTRY)' -tag='$(TAG)' -base='$(BASE)' -push='$(PUSH)' -out='$(ARCHIVES)' \
 	  -version='$(VERSION)' -revision='$(REVISION)' -created='$(SOURCE_DATE_EPOCH)' $(IMAGES)
 
 .PHONY: sbom
 sbom: $(IMAGE_BINARIES) bin/tools/images ## What each image's binary is made of, as SPDX documents in bin/sbom/; PLATFORMS=a,b
-	@bin/tools/images sbom -platforms='$(PLATFORMS)' -version='$(VERSION)' -created='$(SOURCE_DATE_EPOCH)' $(IMAGES)
+	@bin/tools/images sbom -platforms='$(PLATFORMS)' -out='$(SBOMS)' -version='$(VERSION)' -created='$(SOURCE_DATE_EPOCH)' $(IMAGES)
 
 .PHONY: $(IMAGE_BINARIES)
 $(IMAGE_BINARIES):
@@ -134,9 +136,26 @@ $(IMAGE_BINARIES):
 	@CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$(notdir $(@D)))) GOARCH=$(word 2,$(subst -, ,$(notdir $(@D)))) \
 	  go build $(call modfile,$@) -v -trimpath -buildvcs=false -ldflags '$(call ldflags,$@)' -o $@ ./cmd/$(patsubst stowage-%,%,$(@F)) 2>&1 | $(PROGRESS)
 
-.PHONY: bin/tools/images
-bin/tools/images:
-	@go -C hack/images build -v -o '$(CURDIR)/$@' . 2>&1 | $(PROGRESS)
+.PHONY: bin/tools/images bin/tools/release
+bin/tools/images bin/tools/release: bin/tools/%:
+	@go -C hack/release build -v -o '$(CURDIR)/$@' $(if $(filter images,$*),./images,.) 2>&1 | $(PROGRESS)
+
+# A release is for two platforms and all minors; PLATFORMS, KUBE and PLUGIN_PLATFORMS make a smaller one, for a trial. It is built
+# from the commit, whatever vendor/ and the environment have.
+PARTS := bin/release/parts
+release: override PLATFORMS := $(if $(filter file,$(origin PLATFORMS)),linux/amd64$(comma)linux/arm64,$(PLATFORMS))
+release: export GOFLAGS := -mod=readonly
+release: export REVISION = $(shell git rev-parse HEAD)
+release: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+
+.PHONY: release
+release: bin/tools/release ## All files of a release, reproducibly, in bin/release/VERSION; VERSION=v0.1.0 REGISTRY=registry/prefix DOWNLOADS=URL
+	@bin/tools/release check -version='$(VERSION)'
+	@PLATFORMS='$(PLATFORMS)' hack/release-parts.sh $(PARTS) '$(VERSION)' '$(filter-out stowage-scheduler,$(IMAGES))' $(or $(ASKED),$(KUBES))
+	@$(MAKE) $(PLUGIN_BINARIES)
+	@helm=$$(hack/tools/install.sh helm.sh/helm/v4/cmd/helm) && kustomize=$$(hack/tools/install.sh sigs.k8s.io/kustomize/kustomize/v5) && \
+	  bin/tools/release pack -version='$(VERSION)' -revision="$$REVISION" -created="$$SOURCE_DATE_EPOCH" -registry='$(REGISTRY)' \
+	  -downloads='$(DOWNLOADS)' -helm="$$helm" -kustomize="$$kustomize" -out='bin/release/$(VERSION)' $(PLUGIN_PLATFORMS)
 
 .PHONY: demo
 demo: control-plane ## Schedule stateful pods on a real control plane; KEEP=1 leaves it running
@@ -153,7 +172,7 @@ test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n KUBE=1.36
 	@go build $(MODFILE) -v $(if $(MODFILE),$(UNIT_TESTS),./pkg/...) 2>&1 | $(PROGRESS)
 	@mkdir -p bin/events; timeout=$$($(STRETCH) 10m) && \
 	  go test $(MODFILE) -json -timeout=$$timeout $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' $(UNIT_TESTS) | tee $(EVENTS) | { $(REPORT); } $(BUDGETS)
-	@$(if $(MODFILE),$(MAKE) vet-minor,go -C hack/images test ./... && go -C hack/monitoring test ./...)
+	@$(if $(MODFILE),$(MAKE) vet-minor,go -C hack/release test ./... && go -C hack/monitoring test ./...)
 
 # The kubectl plugin contains the scheduler of the last minor, so its tests work with no other.
 LAST_MINOR_ONLY := /test/\(integration/\(inspect\|live\|page\)\|perf/frames\|ui\)$$

@@ -12,6 +12,6 @@ if ! golangci_lint=$(hack/tools/install.sh github.com/golangci/golangci-lint/v2/
   echo "golangci-lint could not be installed, so only go vet ran; no other target needs it" >&2
   exit 1
 fi
-for module in . hack/images hack/monitoring; do
+for module in . hack/release hack/monitoring; do
   (cd "$module" && "$golangci_lint" run "$@")
 done

@@ -99,7 +99,7 @@ func TestRepository(t *testing.T) {
 
 // ownModule reports whether the file is of a module that cannot import test/deadline.
 func ownModule(name string) bool {
-	for _, module := range []string{"hack/controlplane/", "hack/images/", "hack/monitoring/", "hack/tools/"} {
+	for _, module := range []string{"hack/controlplane/", "hack/release/", "hack/monitoring/", "hack/tools/"} {
 		if strings.HasPrefix(name, module) {
 			return true
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
-const top = "../.."
+const top = "../../.."
 
 // dockerfile reads the Dockerfile as a builder does: its stages by name, the last one
 // also as "", and the arguments before the first.

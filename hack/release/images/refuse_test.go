@@ -22,8 +22,8 @@ func TestRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		"nothing to do":                     {nil, "images write or images sbom"},
-		"an unknown command":                {[]string{"build"}, `unknown command "build": write and sbom are allowed`},
+		"nothing to do":                     {nil, "images write, images sbom or images push"},
+		"an unknown command":                {[]string{"build"}, `unknown command "build": write, sbom and push are allowed`},
 		"no image":                          {[]string{"write"}, "name the images to make"},
 		"a name that leads elsewhere":       {[]string{"write", "../x"}, `image "../x": a name has small letters`},
 		"another system":                    {[]string{"write", "-platforms=darwin/arm64", "a"}, `"darwin/arm64" is not one of linux/{amd64,arm64,`},
@@ -34,6 +34,11 @@ func TestRefused(t *testing.T) {
 		"no tag":                            {[]string{"write", "-tag=", "a"}, "-tag=: must be a tag"},
 		"a base that is no reference":       {[]string{"write", "-base=A B", "a"}, "-base=A B: must be a reference"},
 		"a place to push to without a host": {[]string{"write", "-push=http://x", "a"}, "-push=http://x: must be a registry and a prefix"},
+		"a registry with a scheme":          {[]string{"write", "-registry=http://x", "a"}, "-registry=http://x: must be a registry and a prefix"},
+		"archives without a registry":       {[]string{"push", "a.tar"}, "-to=: must be a registry and a prefix"},
+		"nothing to push":                   {[]string{"push", "-to=registry.example/team"}, "name the archives to push"},
+		"an archive that is missing":        {[]string{"push", "-to=registry.example/team", bin + "/absent.tar"}, "absent.tar: no such file"},
+		"a file that is no archive":         {[]string{"push", "-to=registry.example/team", bin + "/linux-amd64/script"}, "linux-amd64/script: unexpected EOF"},
 		"a binary that is missing":          {[]string{"write", "-bin=" + bin, "-out=" + bin + "/out", "absent"}, "linux-amd64/absent is missing: make images builds it"},
 		"a binary for another machine":      {[]string{"write", "-bin=" + bin, "-out=" + bin + "/out", "foreign"}, "is for EM_AARCH64, but linux/amd64 needs EM_X86_64"},
 		"a binary that needs libraries":     {[]string{"write", "-bin=" + bin, "-out=" + bin + "/out", "dynamic"}, "is linked dynamically: build it with CGO_ENABLED=0"},

@@ -53,6 +53,22 @@ func TestPush(t *testing.T) {
 			if got.Digest != entry.Digest {
 				t.Errorf("the registry has %s, the archive %s", got.Digest, entry.Digest)
 			}
+
+			var out strings.Builder
+			to := newRegistry(t) + "/mirror"
+			if err := run(t.Context(), []string{"push", "-to=" + to, o.out + "/stowage-extender.tar"}, &out); err != nil {
+				t.Fatal(err)
+			}
+			want := to + "/stowage-extender:dev@" + entry.Digest.String() + "\n"
+			if diff := cmp.Diff(want, out.String()); diff != "" {
+				t.Errorf("pushed later (-want +got):\n%s", diff)
+			}
+			if ref, err = name.ParseReference(strings.TrimSuffix(want, "\n")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := remote.Get(ref); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }

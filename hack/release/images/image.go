@@ -146,7 +146,7 @@ type artifact struct {
 
 // artifact makes the image of every platform, and the index if there are several.
 func (o options) artifact(ctx context.Context, image string) (artifact, error) {
-	b := artifact{name: image, reference: repository + "/" + image + ":" + o.tag}
+	b := artifact{name: image, reference: o.registry + "/" + image + ":" + o.tag}
 	var members []mutate.IndexAddendum
 	for _, p := range o.platforms {
 		one, err := o.image(ctx, image, p)
@@ -214,20 +214,6 @@ func readBinary(path string, p v1.Platform) ([]byte, error) {
 		}
 	}
 	return os.ReadFile(path)
-}
-
-// send pushes an image, with the credentials that `docker login` stored, and returns the
-// reference under which it can be pulled. A registry on this machine is accessed by HTTP.
-func (o options) send(ctx context.Context, b artifact) (string, error) {
-	ref, err := name.NewTag(o.push + "/" + b.name + ":" + o.tag)
-	if err != nil {
-		return "", err
-	}
-	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
-	if b.index != nil {
-		return ref.String(), remote.WriteIndex(ref, b.index, options...)
-	}
-	return ref.String(), remote.Write(ref, b.images[0], options...)
 }
 
 // file is a file or folder of an image. A path that ends with a slash is a folder.

@@ -30,7 +30,7 @@ func newOptions(t *testing.T, names ...string) options {
 	t.Helper()
 	o := options{
 		names: names, platforms: []v1.Platform{amd64}, bin: t.TempDir(), out: t.TempDir(),
-		tag: "dev", version: "v1.2.3", revision: "0123abc", created: time.Unix(1_795_312_800, 0).UTC(),
+		registry: repository, tag: "dev", version: "v1.2.3", revision: "0123abc", created: time.Unix(1_795_312_800, 0).UTC(),
 	}
 	for _, name := range names {
 		for _, p := range []v1.Platform{amd64, arm64} {

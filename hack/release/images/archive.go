@@ -81,13 +81,16 @@ func (o options) archive(b artifact) (string, error) {
 	return path, os.Rename(unfinished, path)
 }
 
+// referenceAnnotation is the key of the image's reference in an OCI layout.
+const referenceAnnotation = "org.opencontainers.image.ref.name"
+
 // layout writes the folder that is packed.
 func (b artifact) layout(folder string) error {
 	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
 		Add: b.top(),
 		Descriptor: v1.Descriptor{Annotations: map[string]string{
-			"io.containerd.image.name":          b.reference,
-			"org.opencontainers.image.ref.name": b.reference,
+			"io.containerd.image.name": b.reference,
+			referenceAnnotation:        b.reference,
 		}},
 	})
 	if _, err := layout.Write(folder, index); err != nil {

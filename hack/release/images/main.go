@@ -5,10 +5,11 @@
 // and SPDX documents that list their modules. It needs no registry and no container
 // runtime. It is a separate module: the product does not depend on libraries for
 // images. `make images` and `make sbom` build the binaries and run it at the top of
-// the repository:
+// the repository, and archives can be pushed later:
 //
 //	bin/tools/images write -version v1 -created 1795312800 stowage-scheduler
 //	bin/tools/images sbom -version v1 -created 1795312800 stowage-scheduler
+//	bin/tools/images push -to registry.example/team bin/images/stowage-scheduler.tar
 //
 // The same binaries and flags always make the same files, byte by byte.
 package main
@@ -47,11 +48,14 @@ func main() {
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("name a command: images write or images sbom, see images write -help")
+		return errors.New("name a command: images write, images sbom or images push, see images write -help")
+	}
+	if args[0] == "push" {
+		return push(ctx, args[1:], stdout)
 	}
 	do, known := map[string]func(options, context.Context, io.Writer) error{"write": options.write, "sbom": options.sbom}[args[0]]
 	if !known {
-		return fmt.Errorf("unknown command %q: write and sbom are allowed", args[0])
+		return fmt.Errorf("unknown command %q: write, sbom and push are allowed", args[0])
 	}
 	o, err := parse(args[0], args[1:])
 	if err != nil {
@@ -116,6 +120,7 @@ type options struct {
 	platforms []v1.Platform
 	bin       string // folder with a folder of binaries for each platform, linux-amd64
 	out       string // folder to write to
+	registry  string // and prefix of the names of images
 	tag       string
 	base      string // reference of the base of images that do not run as root; empty: baseFiles
 	push      string // registry and prefix; empty: not pushed
@@ -139,6 +144,7 @@ func parse(command string, args []string) (options, error) {
 	flags.StringVar(&created, "created", "0", "time of all files, in seconds since 1970 (SOURCE_DATE_EPOCH)")
 	if command == "write" {
 		flags.StringVar(&o.out, "out", "bin/images", "folder of archives")
+		flags.StringVar(&o.registry, "registry", repository, "registry and prefix of the names of images")
 		flags.StringVar(&o.tag, "tag", "dev", "tag of the images")
 		flags.StringVar(&o.base, "base", "", "image to add the binary to, unless it runs as root (default: no image)")
 		flags.StringVar(&o.push, "push", "", "registry and prefix to push to, registry.example/team")
@@ -182,14 +188,23 @@ func (o options) checkReferences() error {
 	if _, err := name.NewTag(repository+"/x:"+o.tag, name.StrictValidation); err != nil {
 		return fmt.Errorf("-tag=%s: must be a tag of an image: %w", o.tag, err)
 	}
-	if o.push != "" {
-		_, err := name.NewRepository(o.push+"/x", name.StrictValidation)
-		if err == nil && strings.Contains(o.push, "://") {
-			err = errors.New("no scheme is allowed")
-		}
-		if err != nil {
-			return fmt.Errorf("-push=%s: must be a registry and a prefix, registry.example/team: %w", o.push, err)
-		}
+	if err := checkRegistry("-registry", o.registry); err != nil {
+		return err
+	}
+	if o.push == "" {
+		return nil
+	}
+	return checkRegistry("-push", o.push)
+}
+
+// checkRegistry returns an error if the value of a flag is not the start of an image's name.
+func checkRegistry(flag, value string) error {
+	_, err := name.NewRepository(value+"/x", name.StrictValidation)
+	if err == nil && strings.Contains(value, "://") {
+		err = errors.New("no scheme is allowed")
+	}
+	if err != nil {
+		return fmt.Errorf("%s=%s: must be a registry and a prefix, registry.example/team: %w", flag, value, err)
 	}
 	return nil
 }

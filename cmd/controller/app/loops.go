@@ -28,14 +28,8 @@ import (
 	"stowage.dev/stowage/pkg/pav/pavclient"
 )
 
-const (
-	// Namespace of the provisioners, and name of their ConfigMap and DaemonSet:
-	// manifests/provisioner.
-	provisionerNamespace = "stowage-system"
-	provisionerName      = "stowage-provisioner"
-	// pavNamespace is that of the helper pods and revisions of PavProvisioners.
-	pavNamespace = "stowage-pav"
-)
+// provisionerName is the name of the provisioners' ConfigMap and DaemonSet: manifests/provisioner.
+const provisionerName = "stowage-provisioner"
 
 // namedLoop is work that the leading replica does.
 type namedLoop struct {
@@ -106,7 +100,7 @@ func makeLoops(p *parts) ([]namedLoop, error) {
 	}{
 		{"node-loss", func() (runner, error) { // releases the claims of lost nodes
 			config := nodeloss.Config{
-				Settings: p.settings.NodeLoss, Client: p.client, Informers: p.informers,
+				Namespace: p.settings.Namespace, Settings: p.settings.NodeLoss, Client: p.client, Informers: p.informers,
 				Reports: p.reports, ReportInformer: p.reportInformer, Events: p.events,
 			}
 			if p.settings.PavVolumes.Enabled {
@@ -119,7 +113,7 @@ func makeLoops(p *parts) ([]namedLoop, error) {
 			return nodeloss.New(config)
 		}},
 		{"node-hosts", func() (runner, error) { // writes the hostnames of nodes for the provisioners' policies
-			return nodehosts.New(p.client, p.informers)
+			return nodehosts.New(p.client, p.informers, p.settings.Namespace)
 		}},
 		{"cleaning-jobs", func() (runner, error) { // creates cleaning Jobs
 			if !p.settings.CleaningJobs.Enabled {
@@ -127,7 +121,7 @@ func makeLoops(p *parts) ([]namedLoop, error) {
 			}
 			return cleaningjobs.New(cleaningjobs.Config{
 				Client: p.client, Reports: p.reports, ReportInformer: p.reportInformer,
-				Namespace: provisionerNamespace, ConfigMap: provisionerName, DaemonSet: provisionerName, Image: p.settings.CleaningJobs.Image,
+				Namespace: p.settings.Namespace, ConfigMap: provisionerName, DaemonSet: provisionerName, Image: p.settings.CleaningJobs.Image,
 			})
 		}},
 		{"orphan-cleans", func() (runner, error) { // allows provisioners to clean disks whose volume is gone
@@ -145,7 +139,7 @@ func makeLoops(p *parts) ([]namedLoop, error) {
 			}
 			return newPav(steps.Config{
 				Client: p.client, Clients: clients, Informers: p.informers, Events: p.events,
-				Namespace: pavNamespace, ReporterImage: p.settings.PavVolumes.ReporterImage,
+				Namespace: p.settings.PavVolumes.Namespace, ReporterImage: p.settings.PavVolumes.ReporterImage,
 			})
 		}},
 		{"heartbeats", func() (runner, error) { // marks the reports of provisioners that do not renew their Lease

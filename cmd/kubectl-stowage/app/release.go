@@ -42,7 +42,7 @@ func newReleaseCommand(c *cluster) *cobra.Command {
 	flags.BoolVar(&r.GiveBack, "give-back", false, "hand the volumes over to sig-storage-local-static-provisioner")
 	flags.BoolVar(&r.NodeNameOnly, "use-node-name-only", false, "with --give-back: useNodeNameOnly is on in its configuration")
 	flags.BoolVar(&r.WhileRunning, "while-running", false, "release volumes although their provisioner runs; it restores the finalizer of those that are not being deleted")
-	flags.BoolVar(&r.StopProvisioners, "stop-provisioners", false, "with --all and --confirm: first delete the provisioners' DaemonSet and the cleaning Jobs, and wait for their pods")
+	flags.BoolVar(&r.StopProvisioners, "stop-provisioners", false, "with --all and --confirm: first delete the provisioners' DaemonSets and the cleaning Jobs, and wait for their pods")
 	flags.BoolVar(&r.Withdraw, "withdraw", false, "delete the volumes without a claim")
 	c.completeFlag(cmd, "node", snapshot.KindOf[*corev1.Node]())
 	cmd.MarkFlagsOneRequired("all", "node")

@@ -47,6 +47,7 @@ func newUninstallCommand() *cobra.Command {
 		},
 	}
 	api.add(cmd.Flags(), tool.QPS, tool.Burst)
+	cmd.Flags().StringVar(&r.Namespace, "namespace", "stowage-system", "namespace of the provisioners and of their cleaning Jobs")
 	cmd.Flags().BoolVar(&r.Confirm, "confirm", false, "stop and release; without it, list only")
 	return cmd
 }

@@ -58,7 +58,7 @@ type LeaderElection struct {
 	LeaderElect *bool `json:"leaderElect,omitempty"`
 
 	// resourceNamespace and resourceName name the lease.
-	// Default: stowage-system; of the extender kube-system
+	// Default: namespace of the configuration; of the extender kube-system
 	// +optional
 	ResourceNamespace string `json:"resourceNamespace,omitempty"`
 	// Default: stowage-controller; of the extender stowage-extender

@@ -31,9 +31,8 @@ import (
 
 // The ConfigMap, and the prefix of the keys of this controller.
 const (
-	Namespace = "stowage-system"
-	Name      = "stowage-provisioner-nodes"
-	prefix    = "host."
+	Name   = "stowage-provisioner-nodes"
+	prefix = "host."
 )
 
 // manager is the field manager of the keys (server-side apply).
@@ -44,22 +43,23 @@ const retryFirst, retryLast = time.Second, time.Minute
 
 // Controller writes the keys. Only the leader runs it.
 type Controller struct {
-	client  kubernetes.Interface
-	nodes   corelisters.NodeLister
-	factory informers.SharedInformerFactory // of the ConfigMap alone
-	maps    corelisters.ConfigMapNamespaceLister
-	queue   loop.Queue // one key, for all nodes
+	client    kubernetes.Interface
+	namespace string
+	nodes     corelisters.NodeLister
+	factory   informers.SharedInformerFactory // of the ConfigMap alone
+	maps      corelisters.ConfigMapNamespaceLister
+	queue     loop.Queue // one key, for all nodes
 }
 
-// New returns a controller; Run starts it. The caller runs the shared informers, and syncs them
+// New returns a controller for the ConfigMap of a namespace; Run starts it. The caller runs the shared informers, and syncs them
 // before Run.
-func New(client kubernetes.Interface, shared informers.SharedInformerFactory) (*Controller, error) {
+func New(client kubernetes.Interface, shared informers.SharedInformerFactory, namespace string) (*Controller, error) {
 	only := informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", Name).String()
 	})
-	c := &Controller{client: client, nodes: shared.Core().V1().Nodes().Lister()}
-	c.factory = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(Namespace), only)
-	c.maps = c.factory.Core().V1().ConfigMaps().Lister().ConfigMaps(Namespace)
+	c := &Controller{client: client, namespace: namespace, nodes: shared.Core().V1().Nodes().Lister()}
+	c.factory = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), only)
+	c.maps = c.factory.Core().V1().ConfigMaps().Lister().ConfigMaps(namespace)
 	c.queue = loop.NewQueue("node_hosts", retryFirst, retryLast)
 	changed := func(old, object any) {
 		before, isNode := old.(*corev1.Node)
@@ -113,8 +113,8 @@ func (c *Controller) write(ctx context.Context) error {
 	if maps.Equal(wanted, ours) {
 		return nil
 	}
-	change := applyv1.ConfigMap(Name, Namespace).WithUID(shown.UID).WithData(wanted)
-	if _, err := c.client.CoreV1().ConfigMaps(Namespace).Apply(ctx, change, metav1.ApplyOptions{FieldManager: manager}); err != nil {
+	change := applyv1.ConfigMap(Name, c.namespace).WithUID(shown.UID).WithData(wanted)
+	if _, err := c.client.CoreV1().ConfigMaps(c.namespace).Apply(ctx, change, metav1.ApplyOptions{FieldManager: manager}); err != nil {
 		return fmt.Errorf("apply the hostnames of nodes to ConfigMap %s: %w", Name, err)
 	}
 	klog.FromContext(ctx).V(2).Info("Wrote hostnames of nodes", "nodes", len(wanted))

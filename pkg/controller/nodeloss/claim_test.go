@@ -142,7 +142,7 @@ func TestRecreatedByOwner(t *testing.T) {
 			}
 			c := &Controller{
 				Config: Config{Settings: controller.NodeLoss{RecreatingOwners: []string{"Redis.redis.example.com", "Cluster.postgresql.cnpg.io"}}},
-				pods:   cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, podIndexes()),
+				pods:   cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, podIndexes((&Controller{}).nodeOfProvisioner)),
 				claims: corelisters.NewPersistentVolumeClaimLister(claims), sets: appslisters.NewStatefulSetLister(sets),
 			}
 			f := &volumeFacts{volume: ownedVolume("pv", "a", "wwn:1"), node: "a"}
@@ -173,7 +173,7 @@ func TestTerminatedOwner(t *testing.T) {
 			claim := claimOf("cache-scratch")
 			claim.UID, claim.OwnerReferences = "claim", []metav1.OwnerReference{{Kind: "Pod", Name: "cache", UID: "owner", Controller: new(true)}}
 			claim.Namespace, other.Namespace = owner.Namespace, owner.Namespace
-			pods := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, podIndexes())
+			pods := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, podIndexes((&Controller{}).nodeOfProvisioner))
 			claims := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 			if err := errors.Join(pods.GetIndexer().Add(owner), pods.GetIndexer().Add(other), claims.Add(claim)); err != nil {
 				t.Fatal(err)

@@ -42,7 +42,9 @@ const sweepPeriod = 10 * time.Minute
 
 // Config configures a Controller. All fields but PavVolumes are required.
 type Config struct {
-	Settings controller.NodeLoss
+	// Namespace is that of the provisioners.
+	Namespace string
+	Settings  controller.NodeLoss
 	// Client may do what manifests/controller/base/rbac.yaml allows.
 	Client kubernetes.Interface
 	// Informers and ReportInformer are not started yet. ReportInformer has the reports of all

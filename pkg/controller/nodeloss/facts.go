@@ -243,11 +243,10 @@ func (c *Controller) simulated(volume *corev1.PersistentVolume, now time.Time) (
 	return p.mark, &rules.BegunRelease{ClaimUID: p.release.ClaimUID, At: now}
 }
 
-// Namespace and label of the provisioner's pods in the manifests.
+// The label of the provisioners' pods in the manifests.
 const (
-	provisionerNamespace = "stowage-system"
-	provisionerLabel     = "app.kubernetes.io/name"
-	provisionerName      = "stowage-provisioner"
+	provisionerLabel = "app.kubernetes.io/name"
+	provisionerName  = "stowage-provisioner"
 )
 
 // provisionerSince is since when a provisioner of a node is Ready, from the informer; zero if none
@@ -262,7 +261,7 @@ func (c *Controller) provisionerSince(node string) time.Time {
 
 // liveProvisionerSince is the same from the API server.
 func (c *Controller) liveProvisionerSince(ctx context.Context, node string) (since time.Time, err error) {
-	pods, err := c.Client.CoreV1().Pods(provisionerNamespace).List(ctx, metav1.ListOptions{
+	pods, err := c.Client.CoreV1().Pods(c.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: labels.Set{provisionerLabel: provisionerName}.String(),
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
 	})
@@ -297,8 +296,8 @@ func readySince(pod *corev1.Pod) time.Time {
 }
 
 // nodeOfProvisioner returns the node of a provisioner's pod; none for other pods.
-func nodeOfProvisioner(pod *corev1.Pod) []string {
-	if pod.Namespace != provisionerNamespace || pod.Labels[provisionerLabel] != provisionerName || pod.Spec.NodeName == "" {
+func (c *Controller) nodeOfProvisioner(pod *corev1.Pod) []string {
+	if pod.Namespace != c.Namespace || pod.Labels[provisionerLabel] != provisionerName || pod.Spec.NodeName == "" {
 		return nil
 	}
 	return []string{pod.Spec.NodeName}

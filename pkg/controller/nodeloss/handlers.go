@@ -34,7 +34,7 @@ const (
 func (c *Controller) watch() error {
 	core := c.Informers.Core().V1()
 	return errors.Join(
-		c.volumes.AddIndexers(volumeIndexes(c.manages)), c.ReportInformer.AddIndexers(reportIndexes()), c.pods.AddIndexers(podIndexes()),
+		c.volumes.AddIndexers(volumeIndexes(c.manages)), c.ReportInformer.AddIndexers(reportIndexes()), c.pods.AddIndexers(podIndexes(c.nodeOfProvisioner)),
 		loop.Watch(c.volumes, c.volumeChanged),
 		loop.Watch(core.Nodes().Informer(), func(old, object any) {
 			if node, ok := object.(*corev1.Node); ok && nodeDiffers(old, node) {
@@ -82,7 +82,7 @@ func (c *Controller) podChanged(old, object any) {
 	for _, key := range claimsOfPod(pod) {
 		c.enqueueIndexed(byClaim, key)
 	}
-	for _, node := range nodeOfProvisioner(pod) {
+	for _, node := range c.nodeOfProvisioner(pod) {
 		if provisionerDiffers(old, pod) {
 			c.enqueueIndexed(byNode, node)
 		}
@@ -191,7 +191,7 @@ func volumeIndexes(manages func(*corev1.PersistentVolume) bool) cache.Indexers {
 	}
 }
 
-func podIndexes() cache.Indexers {
+func podIndexes(nodeOfProvisioner func(*corev1.Pod) []string) cache.Indexers {
 	return cache.Indexers{byClaim: index(claimsOfPod), byProvisioner: index(nodeOfProvisioner)}
 }
 

@@ -20,6 +20,9 @@ import (
 
 // ReleaseOptions select the volumes to release, and how.
 type ReleaseOptions struct {
+	// Namespace is that of the provisioners and of their cleaning Jobs; if it is empty they are
+	// found in all namespaces.
+	Namespace string
 	// All means those of all nodes, also of nodes that are gone; Nodes those of these.
 	// Exactly one of the two is set.
 	All   bool
@@ -78,7 +81,7 @@ func FindHeld(ctx context.Context, client kubernetes.Interface, options ReleaseO
 	}
 	var busy running
 	if !options.WhileRunning {
-		if busy, err = findRunning(ctx, client); err != nil {
+		if busy, err = findRunning(ctx, client, options.Namespace); err != nil {
 			return nil, err
 		}
 	}

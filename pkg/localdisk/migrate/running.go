@@ -21,11 +21,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 )
 
-// Namespace and service account of the provisioners in the manifests.
-const (
-	provisionerNamespace = "stowage-system"
-	provisionerAccount   = "stowage-provisioner"
-)
+// provisionerAccount is the service account of the provisioners in the manifests.
+const provisionerAccount = "stowage-provisioner"
 
 // The reference's pods are recognized by its image, and by the mount path of its ConfigMap. Its
 // cleaning jobs have the UID of their volume in a label.
@@ -135,10 +132,10 @@ type running struct {
 	cleaners     map[types.UID]string // cleaning Jobs, or their pods, by the UID of the volume
 }
 
-// findRunning finds the provisioners and their cleaning Jobs.
-func findRunning(ctx context.Context, client kubernetes.Interface) (running, error) {
+// findRunning finds the provisioners and their cleaning Jobs in a namespace; in all if it is empty.
+func findRunning(ctx context.Context, client kubernetes.Interface, namespace string) (running, error) {
 	found := running{provisioners: map[string]string{}, cleaners: map[types.UID]string{}}
-	err := each(ctx, client.BatchV1().Jobs(provisionerNamespace).List, metav1.ListOptions{LabelSelector: wellknown.CleaningLabel}, func(job *batchv1.Job) {
+	err := each(ctx, client.BatchV1().Jobs(namespace).List, cleaning, func(job *batchv1.Job) {
 		if !cleanjob.Ended(job) {
 			found.cleaners[types.UID(job.Labels[wellknown.CleaningLabel])] = "Job " + job.Namespace + "/" + job.Name
 		}
@@ -146,18 +143,21 @@ func findRunning(ctx context.Context, client kubernetes.Interface) (running, err
 	if err != nil {
 		return running{}, fmt.Errorf("list the cleaning Jobs: %w", err)
 	}
-	err = each(ctx, client.CoreV1().Pods(provisionerNamespace).List, metav1.ListOptions{}, func(pod *corev1.Pod) {
-		volume := types.UID(pod.Labels[wellknown.CleaningLabel])
-		switch {
-		case ended(pod):
-		case pod.Spec.ServiceAccountName == provisionerAccount:
+	err = each(ctx, client.CoreV1().Pods(namespace).List, provisioners, func(pod *corev1.Pod) {
+		if !ended(pod) && pod.Spec.ServiceAccountName == provisionerAccount {
 			found.provisioners[pod.Spec.NodeName] = pod.Namespace + "/" + pod.Name
-		case volume != "" && found.cleaners[volume] == "":
-			found.cleaners[volume] = "pod " + pod.Namespace + "/" + pod.Name
 		}
 	})
 	if err != nil {
 		return running{}, fmt.Errorf("list the provisioners' pods: %w", err)
+	}
+	err = each(ctx, client.CoreV1().Pods(namespace).List, cleaning, func(pod *corev1.Pod) {
+		if volume := types.UID(pod.Labels[wellknown.CleaningLabel]); !ended(pod) && found.cleaners[volume] == "" {
+			found.cleaners[volume] = "pod " + pod.Namespace + "/" + pod.Name
+		}
+	})
+	if err != nil {
+		return running{}, fmt.Errorf("list the pods of cleaning Jobs: %w", err)
 	}
 	return found, nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,31 +27,48 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 )
 
-// daemonSet is the DaemonSet of the manifests.
-const daemonSet = "stowage-provisioner"
-
-// StopProvisioners deletes the provisioners' DaemonSet and their cleaning Jobs, and returns when
-// none of their pods remains on a ready node. Then no released volume is adopted again or
-// cleaned. Pods of other nodes remain until these are ready again. It waits until ctx ends.
-func StopProvisioners(ctx context.Context, client kubernetes.Interface) error {
-	background := metav1.DeletePropagationBackground
-	err := client.AppsV1().DaemonSets(provisionerNamespace).Delete(ctx, daemonSet, metav1.DeleteOptions{PropagationPolicy: &background})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete DaemonSet %s/%s: %w", provisionerNamespace, daemonSet, err)
+// StopProvisioners deletes the provisioners' DaemonSets and their cleaning Jobs in a namespace, in
+// all namespaces if it is empty, and returns when none of their pods remains on a ready node. Then
+// no released volume is adopted again or cleaned. Pods of other nodes remain until these are ready
+// again. It waits until ctx ends.
+func StopProvisioners(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	if err := deleteDaemonSets(ctx, client, namespace); err != nil {
+		return err
 	}
 	nodes, err := listNodes(ctx, client)
 	if err != nil {
 		return err
 	}
 	// Provisioners request Jobs, and Jobs create pods, so in this order.
-	byAccount := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.serviceAccountName", provisionerAccount).String()}
+	inNamespace := client.CoreV1().Pods(namespace)
 	for _, w := range []waiting{
-		pods("provisioners", client, nodes, byAccount, func(pod *corev1.Pod) bool { return pod.Spec.ServiceAccountName == provisionerAccount }),
-		cleaningJobs(ctx, client, nodes),
-		pods("cleaning pods", client, nodes, cleaning, func(pod *corev1.Pod) bool { return pod.Labels[wellknown.CleaningLabel] != "" }), // also of deleted Jobs
+		pods("provisioners", nodes, listWatch(client, provisioners, inNamespace.List, inNamespace.Watch), func(pod *corev1.Pod) bool { return pod.Spec.ServiceAccountName == provisionerAccount }),
+		cleaningJobs(ctx, client, nodes, namespace),
+		pods("cleaning pods", nodes, listWatch(client, cleaning, inNamespace.List, inNamespace.Watch), func(pod *corev1.Pod) bool { return pod.Labels[wellknown.CleaningLabel] != "" }), // also of deleted Jobs
 	} {
 		if err := w.awaitGone(ctx); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// deleteDaemonSets deletes the DaemonSets of the provisioners.
+func deleteDaemonSets(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	var sets []*appsv1.DaemonSet
+	err := each(ctx, client.AppsV1().DaemonSets(namespace).List, metav1.ListOptions{}, func(set *appsv1.DaemonSet) {
+		if set.Spec.Template.Spec.ServiceAccountName == provisionerAccount {
+			sets = append(sets, set)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("list DaemonSets: %w", err)
+	}
+	background := metav1.DeletePropagationBackground
+	for _, set := range sets {
+		err := client.AppsV1().DaemonSets(set.Namespace).Delete(ctx, set.Name, metav1.DeleteOptions{PropagationPolicy: &background})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete DaemonSet %s/%s: %w", set.Namespace, set.Name, err)
 		}
 	}
 	return nil
@@ -65,14 +83,16 @@ type waiting struct {
 	stays func(object metav1.Object) (bool, error)
 }
 
-// cleaning selects cleaning Jobs and their pods.
-var cleaning = metav1.ListOptions{LabelSelector: wellknown.CleaningLabel}
+// provisioners selects the pods of provisioners; cleaning selects cleaning Jobs and their pods.
+var (
+	provisioners = metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.serviceAccountName", provisionerAccount).String()}
+	cleaning     = metav1.ListOptions{LabelSelector: wellknown.CleaningLabel}
+)
 
-// pods returns the selected pods in the provisioners' namespace for which is returns true.
-func pods(what string, client kubernetes.Interface, nodes nodes, selected metav1.ListOptions, is func(*corev1.Pod) bool) waiting {
-	pods := client.CoreV1().Pods(provisionerNamespace)
+// pods returns the pods of a source for which is returns true.
+func pods(what string, nodes nodes, source cache.ListerWatcher, is func(*corev1.Pod) bool) waiting {
 	return waiting{
-		what, listWatch(client, selected, pods.List, pods.Watch), &corev1.Pod{},
+		what, source, &corev1.Pod{},
 		func(object metav1.Object) (bool, error) {
 			pod, ok := object.(*corev1.Pod)
 			return ok && is(pod) && !ended(pod) && nodes.byName[pod.Spec.NodeName].ready, nil
@@ -81,8 +101,8 @@ func pods(what string, client kubernetes.Interface, nodes nodes, selected metav1
 }
 
 // cleaningJobs returns the cleaning Jobs. Each is deleted when it is observed, with its pod.
-func cleaningJobs(ctx context.Context, client kubernetes.Interface, nodes nodes) waiting {
-	jobs, deleted := client.BatchV1().Jobs(provisionerNamespace), map[types.UID]bool{}
+func cleaningJobs(ctx context.Context, client kubernetes.Interface, nodes nodes, namespace string) waiting {
+	jobs, deleted := client.BatchV1().Jobs(namespace), map[types.UID]bool{}
 	foreground := metav1.DeletePropagationForeground
 	return waiting{
 		"cleaning Jobs", listWatch(client, cleaning, jobs.List, jobs.Watch), &batchv1.Job{},
@@ -92,7 +112,7 @@ func cleaningJobs(ctx context.Context, client kubernetes.Interface, nodes nodes)
 				return false, nil
 			}
 			if !deleted[job.UID] {
-				err := jobs.Delete(ctx, job.Name, metav1.DeleteOptions{PropagationPolicy: &foreground, Preconditions: metav1.NewUIDPreconditions(string(job.UID))})
+				err := client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{PropagationPolicy: &foreground, Preconditions: metav1.NewUIDPreconditions(string(job.UID))})
 				if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 					return false, fmt.Errorf("delete Job %s/%s: %w", job.Namespace, job.Name, err)
 				}

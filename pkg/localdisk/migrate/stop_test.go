@@ -28,7 +28,9 @@ import (
 
 // daemonSet is the provisioners' DaemonSet.
 func daemonSet() *appsv1.DaemonSet {
-	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "stowage-system", Name: "stowage-provisioner"}}
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "stowage-system", Name: "stowage-provisioner"}}
+	set.Spec.Template.Spec.ServiceAccountName = "stowage-provisioner"
+	return set
 }
 
 // endsOnceWatched ends a pod as soon as pods are watched, and not before.
@@ -46,11 +48,13 @@ func TestStopProvisioners(t *testing.T) {
 	notReady := builders.MakeNode("c").Obj()
 	notReady.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 	for name, test := range map[string]struct {
-		objects []runtime.Object
-		ends    *corev1.Pod
-		fails   string
+		objects   []runtime.Object
+		namespace string
+		ends      *corev1.Pod
+		fails     string
 	}{
 		"running provisioners are awaited":           {objects: []runtime.Object{daemonSet(), provisionerPod("a")}, ends: provisionerPod("a")},
+		"those of one namespace are awaited":         {objects: []runtime.Object{daemonSet(), provisionerPod("a")}, namespace: "stowage-system", ends: provisionerPod("a")},
 		"there is none":                              {},
 		"only the DaemonSet exists":                  {objects: []runtime.Object{daemonSet()}},
 		"one whose node is not ready is not awaited": {objects: []runtime.Object{daemonSet(), notReady, provisionerPod("c")}},
@@ -64,7 +68,7 @@ func TestStopProvisioners(t *testing.T) {
 				if test.ends != nil {
 					endsOnceWatched(client, test.ends)
 				}
-				err := migrate.StopProvisioners(ctx, client)
+				err := migrate.StopProvisioners(ctx, client, test.namespace)
 				if test.fails == "" && err != nil || test.fails != "" && (err == nil || !strings.Contains(err.Error(), test.fails)) {
 					t.Errorf("error %v, want %q", err, test.fails)
 				}
@@ -104,7 +108,7 @@ func TestStopCleaners(t *testing.T) {
 				if test.ends != nil {
 					endsAfterJobs(client, test.ends)
 				}
-				err := migrate.StopProvisioners(ctx, client)
+				err := migrate.StopProvisioners(ctx, client, "")
 				if test.fails == "" && err != nil || test.fails != "" && (err == nil || !strings.Contains(err.Error(), test.fails)) {
 					t.Errorf("error %v, want %q", err, test.fails)
 				}

@@ -69,12 +69,12 @@ func TestReleaseEndsJobs(t *testing.T) { //nolint:paralleltest // See above.
 		t.Fatal(err)
 	}
 
-	client, options := uninstaller(t, n), migrate.ReleaseOptions{Nodes: []string{n.Name}}
+	client, options := uninstaller(t, n), migrate.ReleaseOptions{Namespace: provisioners.Namespace, Nodes: []string{n.Name}}
 	held, err := migrate.FindHeld(ctx, client, options)
 	if err != nil || len(held) != 1 || !strings.Contains(held[0].Kept, "still being cleaned (Job ") {
 		t.Fatalf("held are %+v, %v, want the volume kept for its Job", held, err)
 	}
-	if err := migrate.StopProvisioners(ctx, client); err != nil {
+	if err := migrate.StopProvisioners(ctx, client, provisioners.Namespace); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -102,6 +102,7 @@ func assemble(config *rest.Config, watch cache.TransformFunc) (*nodeloss.Control
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(watch))
 	made, err := nodeloss.New(nodeloss.Config{
+		Namespace: "stowage-system",
 		Settings: controller.NodeLoss{
 			Policy: controller.NodeLossKeep, Delay: metav1.Duration{Duration: time.Second},
 			OutOfService: controller.OutOfServiceIgnore, ReleasesPerMinute: new(int32(100)),

@@ -162,7 +162,7 @@ func run(ctx context.Context, connection *rest.Config) (wait func(), err error) 
 	settings := &controllerv1.ControllerConfiguration{}
 	settings.SetDefaults()
 	losses, err := nodeloss.New(nodeloss.Config{
-		Settings: settings.NodeLoss, Client: client, Informers: factory, Reports: reports, ReportInformer: reportInformer,
+		Namespace: settings.Namespace, Settings: settings.NodeLoss, Client: client, Informers: factory, Reports: reports, ReportInformer: reportInformer,
 		Events: events, PavVolumes: own.Volumes,
 	})
 	if err != nil {

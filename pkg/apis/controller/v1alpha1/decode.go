@@ -33,13 +33,15 @@ func Default() (*ControllerConfiguration, error) {
 // docs/controller-configuration.md has; afterwards no pointer is nil.
 func (c *ControllerConfiguration) SetDefaults() {
 	component.Default(&c.HealthAddress, new(":8080"))
+	component.Default(&c.Namespace, "stowage-system")
 	component.Default(&c.NodeLoss.Policy, NodeLossKeep)
 	component.Default(&c.NodeLoss.Delay.Duration, 5*time.Minute)
 	component.Default(&c.NodeLoss.OutOfService, OutOfServiceIgnore)
 	component.Default(&c.NodeLoss.ReleasesPerMinute, new(int32(10)))
 	component.Default(&c.OrphanCleans.PerHour, new(int32(10)))
+	component.Default(&c.PavVolumes.Namespace, "stowage-pav")
 	c.ClientConnection.SetDefaults(50, 100)
-	c.LeaderElection.SetDefaults(true, "stowage-system", "stowage-controller")
+	c.LeaderElection.SetDefaults(true, c.Namespace, "stowage-controller")
 }
 
 // Bounds, inclusive.
@@ -59,13 +61,22 @@ func (c *ControllerConfiguration) Validate() (errs field.ErrorList) {
 	if *c.HealthAddress != "" {
 		_, errs = component.ValidateAddress(field.NewPath("healthAddress"), *c.HealthAddress)
 	}
+	errs = append(errs, validateNamespace(field.NewPath("namespace"), c.Namespace)...)
 	errs = append(errs, validateNodeLoss(field.NewPath("nodeLoss"), &c.NodeLoss)...)
 	errs = append(errs, component.ValidateRange(field.NewPath("orphanCleans", "perHour"), *c.OrphanCleans.PerHour, 0, maxCleans)...)
 	if c.PavVolumes.Enabled && c.PavVolumes.ReporterImage == "" {
 		errs = append(errs, field.Required(field.NewPath("pavVolumes", "reporterImage"), "is the image of a container of each helper pod"))
 	}
+	errs = append(errs, validateNamespace(field.NewPath("pavVolumes", "namespace"), c.PavVolumes.Namespace)...)
 	errs = append(errs, c.ClientConnection.Validate(field.NewPath("clientConnection"))...)
 	return append(errs, c.LeaderElection.Validate(field.NewPath("leaderElection"))...)
+}
+
+func validateNamespace(path *field.Path, name string) (errs field.ErrorList) {
+	for _, why := range validation.IsDNS1123Label(name) {
+		errs = append(errs, field.Invalid(path, name, why))
+	}
+	return errs
 }
 
 func validateNodeLoss(path *field.Path, l *NodeLoss) field.ErrorList {

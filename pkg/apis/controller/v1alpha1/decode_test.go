@@ -22,10 +22,12 @@ func defaults() *ControllerConfiguration {
 	lasting := func(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 	return &ControllerConfiguration{
 		HealthAddress: new(":8080"),
+		Namespace:     "stowage-system",
 		NodeLoss: NodeLoss{
 			Policy: NodeLossKeep, Delay: lasting(5 * time.Minute), OutOfService: OutOfServiceIgnore, ReleasesPerMinute: new(int32(10)),
 		},
 		OrphanCleans:     OrphanCleans{PerHour: new(int32(10))},
+		PavVolumes:       PavVolumes{Namespace: "stowage-pav"},
 		ClientConnection: component.ClientConnection{QPS: new(int32(50)), Burst: new(int32(100))},
 		LeaderElection: component.LeaderElection{
 			LeaderElect: new(true), ResourceNamespace: "stowage-system", ResourceName: "stowage-controller",
@@ -43,11 +45,14 @@ func TestDecode(t *testing.T) {
 		RecreatingOwners: []string{"Cluster.postgresql.cnpg.io", "Redis.redis.example.com"},
 	}
 	changed.OrphanCleans.PerHour = new(int32(0))
+	moved := defaults()
+	moved.Namespace, moved.LeaderElection.ResourceNamespace, moved.PavVolumes.Namespace = "storage", "storage", "helpers"
 	for name, tc := range map[string]struct {
 		text string
 		want *ControllerConfiguration
 	}{
-		"defaults": {"", defaults()},
+		"the lease is in the namespace": {"namespace: storage\npavVolumes: {namespace: helpers}\n", moved},
+		"defaults":                      {"", defaults()},
 		"set fields are not defaulted": {
 			"healthAddress: \"\"\nnodeLoss: {policy: Release, delay: 1h, outOfService: Lost, releasesPerMinute: 1, dryRun: true, recreatingOwners: [Cluster.postgresql.cnpg.io, Redis.redis.example.com]}\norphanCleans: {perHour: 0}\nleaderElection: {leaderElect: false}\n", changed,
 		},
@@ -104,6 +109,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"cleans below none":                 {header + "orphanCleans: {perHour: -1}\n", "orphanCleans.perHour"},
 		"cleans without end":                {header + "orphanCleans: {perHour: 10001}\n", "orphanCleans.perHour"},
 		"health without a port":             {header + "healthAddress: host\n", "healthAddress"},
+		"namespace":                         {header + "namespace: A_B\n", "namespace: Invalid value"},
+		"namespace of helper pods":          {header + "pavVolumes: {namespace: a.b}\n", "pavVolumes.namespace: Invalid value"},
 		"requests":                          {header + "clientConnection: {qps: 0}\n", "clientConnection.qps"},
 		"burst":                             {header + "clientConnection: {burst: -1}\n", "clientConnection.burst"},
 		"lease's name":                      {header + "leaderElection: {resourceName: A_B}\n", "leaderElection.resourceName"},

@@ -25,6 +25,11 @@ type ControllerConfiguration struct {
 	// +optional
 	HealthAddress *string `json:"healthAddress,omitempty"`
 
+	// namespace is that of the provisioners, of their ConfigMaps and of the cleaning Jobs.
+	// Default: stowage-system
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+
 	// nodeLoss configures what happens to volumes of lost nodes and disks.
 	// +optional
 	NodeLoss NodeLoss `json:"nodeLoss,omitempty"`
@@ -99,7 +104,7 @@ type CleaningJobs struct {
 	Enabled bool `json:"enabled,omitempty"`
 
 	// image is the image of Jobs. The default is that of DaemonSet stowage-provisioner in
-	// namespace stowage-system.
+	// the provisioners' namespace.
 	// +optional
 	Image string `json:"image,omitempty"`
 }
@@ -126,6 +131,12 @@ type PavVolumes struct {
 	// if enabled is true.
 	// +optional
 	ReporterImage string `json:"reporterImage,omitempty"`
+
+	// namespace is that of the specs of volumes, of capacities, and of helper pods whose template
+	// names none. It must not change while there are volumes.
+	// Default: stowage-pav
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
 }
 
 // NodeLossPolicy is what happens to a claim whose volume is lost.

@@ -16,7 +16,7 @@ import (
 // Release releases volumes.
 type Release struct {
 	migrate.ReleaseOptions
-	// StopProvisioners first deletes the provisioners' DaemonSet and the cleaning Jobs.
+	// StopProvisioners first deletes the provisioners' DaemonSets and the cleaning Jobs.
 	StopProvisioners bool
 	// Confirm writes; otherwise the volumes are only listed.
 	Confirm bool
@@ -31,7 +31,7 @@ func (r *Release) Run(ctx context.Context, client kubernetes.Interface, out Outp
 	if r.StopProvisioners && r.Confirm {
 		stopping, cancel := context.WithTimeout(ctx, stopTimeout)
 		defer cancel()
-		if err := migrate.StopProvisioners(stopping, client); err != nil {
+		if err := migrate.StopProvisioners(stopping, client, r.Namespace); err != nil {
 			return err
 		}
 	}

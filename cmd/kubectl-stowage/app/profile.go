@@ -39,13 +39,15 @@ type profile struct {
 // defaultSource is the source of a configuration that no file has.
 const defaultSource = "defaults"
 
-// configMaps has the configuration of a scheduler that runs in the cluster.
-func configMaps() snapshot.Query {
-	return snapshot.Query{Kind: snapshot.KindOf[*corev1.ConfigMap](), Namespace: "kube-system"}
+// configMaps have the configurations of schedulers that run in the cluster: in kube-system, or where the chart installed
+// stowage-scheduler.
+func configMaps() []snapshot.Query {
+	kind := snapshot.KindOf[*corev1.ConfigMap]()
+	return []snapshot.Query{{Kind: kind, Namespace: "kube-system"}, {Kind: kind, Fields: "metadata.name=stowage-scheduler-config"}}
 }
 
-// profileOf returns the profile of a scheduler: that of a configuration file, else that of a ConfigMap in namespace
-// kube-system, else the default of kube-scheduler or stowage-scheduler. file is the value of --config.
+// profileOf returns the profile of a scheduler: that of a configuration file, else that of a ConfigMap of
+// configMaps, else the default of kube-scheduler or stowage-scheduler. file is the value of --config.
 func profileOf(scheduler, file string, s *snapshot.Snapshot) (profile, error) {
 	if file != "" {
 		text, err := os.ReadFile(file)
@@ -118,7 +120,7 @@ func names(c *config.KubeSchedulerConfiguration) []string {
 
 // schedulingQueries are what a simulation of a scheduler reads.
 func schedulingQueries() []snapshot.Query {
-	queries := []snapshot.Query{configMaps()}
+	queries := configMaps()
 	for _, kind := range snapshot.Scheduling() {
 		queries = append(queries, snapshot.Query{Kind: kind})
 	}

@@ -21,7 +21,7 @@ import (
 type whyPodOptions struct{ configuration string }
 
 func (o *whyPodOptions) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.configuration, "config", "", "for pods: file with the KubeSchedulerConfiguration of the pod's scheduler; default the ConfigMap of the scheduler in namespace kube-system if it can be read, else the defaults")
+	cmd.Flags().StringVar(&o.configuration, "config", "", "for pods: file with the KubeSchedulerConfiguration of the pod's scheduler; default the ConfigMap of the scheduler in namespace kube-system, or ConfigMap stowage-scheduler-config, if it can be read, else the defaults")
 }
 
 // pod explains a pod.

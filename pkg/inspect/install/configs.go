@@ -27,10 +27,14 @@ import (
 )
 
 // placement is the ConfigMap that the provisioners' policy of new volumes reads.
-var placement = snapshot.Name{Namespace: namespaceOwn, Name: "stowage-provisioner-nodes"}
+func placement(workloads []*workload) snapshot.Name {
+	return snapshot.Name{Namespace: namespaceOf(workloads, provisionerPart), Name: "stowage-provisioner-nodes"}
+}
 
 // settings is the ConfigMap of the provisioners, unless their DaemonSet mounts another one.
-var settings = snapshot.Name{Namespace: namespaceOwn, Name: "stowage-provisioner"}
+func settings(workloads []*workload) snapshot.Name {
+	return snapshot.Name{Namespace: namespaceOf(workloads, provisionerPart), Name: "stowage-provisioner"}
+}
 
 // configs are the configurations of the parts. Each is nil if it could not be read, or is not valid.
 type configs struct {
@@ -57,8 +61,9 @@ func (w *workload) configName() (snapshot.Name, bool) {
 
 // Configs returns the names of the ConfigMaps of the installation in a snapshot that has its workloads.
 func Configs(s *snapshot.Snapshot) []snapshot.Name {
-	names := []snapshot.Name{placement, settings}
-	for _, w := range find(s) {
+	workloads := find(s)
+	names := []snapshot.Name{placement(workloads), settings(workloads)}
+	for _, w := range workloads {
 		if name, ok := w.configName(); ok && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -184,6 +189,10 @@ func (a *assessment) config(w *workload) {
 			}
 		}
 	}
+	if c := a.configs.controller; w.part.name == controllerPart && c != nil && c.Namespace != namespaceOf(a.workloads, provisionerPart) {
+		found = append(found, problem(fmt.Sprintf("%s has namespace %s, but the provisioners are in %s: the controller does not find them",
+			title, c.Namespace, namespaceOf(a.workloads, provisionerPart)), edit, link))
+	}
 	a.add(w.part.name, checkConfig, title+" is valid", found...)
 }
 
@@ -210,6 +219,7 @@ func (a *assessment) classes() {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	var found []*finding
+	placement := placement(a.workloads)
 	if m := a.configMap(placement); m != nil {
 		allowed := strings.FieldsFunc(m.Data["classes"], func(r rune) bool { return r == ',' || r == ' ' })
 		missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(allowed, name) })

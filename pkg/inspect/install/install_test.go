@@ -4,7 +4,9 @@
 package install
 
 import (
+	"encoding/json"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -193,6 +195,33 @@ func (s site) snapshot() *snapshot.Snapshot {
 	return built
 }
 
+// move moves all parts into namespace storage, as the chart does, and the helper pods to namespace helpers.
+func (s site) move(t *testing.T) {
+	t.Helper()
+	names := strings.NewReplacer(namespaceOwn, "storage", `"namespace":"kube-system"`, `"namespace":"storage"`,
+		"resourceNamespace: kube-system", "resourceNamespace: storage", `"namespace":"stowage-pav"`, `"namespace":"helpers"`)
+	for was, o := range maps.Clone(s) {
+		data, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved, ok := reflect.New(reflect.TypeOf(o).Elem()).Interface().(snapshot.Object)
+		if !ok {
+			t.Fatalf("%s is no object", was)
+		}
+		if err := json.Unmarshal([]byte(names.Replace(string(data))), moved); err != nil {
+			t.Fatal(err)
+		}
+		if o.GetName() == "extension-apiserver-authentication-reader" || o.GetName() == "stowage-scheduler-authentication-reader" {
+			moved.SetNamespace("kube-system")
+		}
+		delete(s, was)
+		s.add(moved)
+	}
+	config := object[*corev1.ConfigMap](t, s, "storage", "stowage-controller-config")
+	config.Data["config.yaml"] = strings.Replace(controllerConfig, "pavVolumes: {", "namespace: storage\npavVolumes: {namespace: helpers, ", 1)
+}
+
 // object returns an object of the site, to change it.
 func object[T snapshot.Object](t *testing.T, s site, namespace, name string) T {
 	t.Helper()
@@ -328,7 +357,24 @@ func TestFaults(t *testing.T) {
 		change func(t *testing.T, s site)
 		want   []string
 	}{
-		"all is well": {func(*testing.T, site) {}, nil},
+		"all is well":                      {func(*testing.T, site) {}, nil},
+		"all is well in another namespace": {func(t *testing.T, s site) { s.move(t) }, nil},
+		"a policy for another namespace": {
+			func(t *testing.T, s site) {
+				theirs := s["ValidatingAdmissionPolicy stowage-provisioner-volumes"]
+				s.move(t)
+				s.add(theirs)
+			},
+			[]string{"Warning provisioner policies: ValidatingAdmissionPolicy stowage-provisioner-volumes is not that of this version of kubectl stowage: matchConditions differ"},
+		},
+		"the controller expects provisioners in another namespace": {
+			func(t *testing.T, s site) {
+				s.move(t)
+				config := object[*corev1.ConfigMap](t, s, "storage", "stowage-controller-config")
+				config.Data["config.yaml"] = strings.Replace(config.Data["config.yaml"], "namespace: storage\n", "leaderElection: {resourceNamespace: storage}\n", 1)
+			},
+			[]string{"Problem controller configuration: ConfigMap storage/stowage-controller-config has namespace stowage-system, but the provisioners are in storage: the controller does not find them"},
+		},
 		"no controller": {
 			func(_ *testing.T, s site) { delete(s, "Deployment stowage-system/stowage-controller") },
 			[]string{"Problem controller workload: is not installed, but ServiceAccount stowage-system/stowage-controller is there: its workload was deleted"},

@@ -95,7 +95,7 @@ func (a *assessment) validating(want *admissionv1.ValidatingAdmissionPolicy, p *
 	case ptr.Deref(have.Spec.FailurePolicy, admissionv1.Fail) != admissionv1.Fail:
 		return problem(title+" does not deny while it cannot be evaluated: its failurePolicy is Ignore", p.apply(), policiesPage)
 	}
-	if what := changed(&have.Spec, &want.Spec); what != "" {
+	if what := changed(&have.Spec, &want.Spec, p, namespaceOf(a.workloads, p.name)); what != "" {
 		return warning(title+" is not that of this version of kubectl stowage: "+what, p.apply()+", or use the kubectl stowage of the installed version", policiesPage)
 	}
 	return nil
@@ -110,8 +110,14 @@ func deniesAll(b *admissionv1.ValidatingAdmissionPolicyBinding) bool {
 			len(m.ResourceRules)+len(m.ExcludeResourceRules) == 0)
 }
 
-// changed says in which field a policy differs from another; empty if in none that decides.
-func changed(have, want *admissionv1.ValidatingAdmissionPolicySpec) string {
+// changed says in which field a policy differs from the one of the manifests, with the account of the
+// part in its namespace; empty if in none that decides.
+func changed(have, want *admissionv1.ValidatingAdmissionPolicySpec, p *part, namespace string) string {
+	want = want.DeepCopy()
+	for i := range want.MatchConditions {
+		expression := &want.MatchConditions[i].Expression
+		*expression = strings.ReplaceAll(*expression, account{p.namespace, p.app()}.user(), account{namespace, p.app()}.user())
+	}
 	// Conditions are compared by what they evaluate: names are for messages.
 	conditions := func(s *admissionv1.ValidatingAdmissionPolicySpec) (all []string) {
 		for _, c := range s.MatchConditions {

@@ -152,9 +152,9 @@ func granted(s *snapshot.Snapshot, r roles, to account) Rules {
 	return all
 }
 
-// required returns the rights that manifests give to the account of a workload. Roles that the manifests do not
+// required returns the rights that manifests give to the account of a workload, in its own namespaces. Roles that the manifests do not
 // have, as Kubernetes' own, are found in the cluster, which lacks those in absent.
-func required(files []string, w *workload, inCluster roles) (all Rules, absent []string) {
+func (a *assessment) required(files []string, w *workload) (all Rules, absent []string) {
 	var clusterRoles []*rbacv1.ClusterRole
 	var local []*rbacv1.Role
 	var objects []runtime.Object
@@ -181,7 +181,7 @@ func required(files []string, w *workload, inCluster roles) (all Rules, absent [
 		}
 		found, ok := own.of(ref, namespace)
 		if !ok {
-			if found, ok = inCluster.of(ref, namespace); !ok {
+			if found, ok = a.roles.of(ref, namespace); !ok {
 				absent = append(absent, ref.Kind+" "+ref.Name)
 			}
 			target = namespace
@@ -194,8 +194,11 @@ func required(files []string, w *workload, inCluster roles) (all Rules, absent [
 			add("", "", b.RoleRef, b.Subjects)
 		case *rbacv1.RoleBinding:
 			target := b.Namespace
-			if target == w.part.namespace {
+			switch {
+			case target == w.part.namespace:
 				target = w.namespace
+			case target == namespacePav && a.configs.controller != nil:
+				target = a.configs.controller.PavVolumes.Namespace
 			}
 			add(b.Namespace, target, b.RoleRef, b.Subjects)
 		}
@@ -295,7 +298,7 @@ func (a *assessment) needs(w *workload) (to account, need Rules, absent []string
 	if w.kind == staticPod {
 		to = account{} // it has the kubeconfig of kube-scheduler
 	}
-	need, absent = required(a.rightsFiles(w), w, a.roles)
+	need, absent = a.required(a.rightsFiles(w), w)
 	if w.part.name == provisionerPart {
 		a.tuneTaints(need)
 	}

@@ -58,13 +58,15 @@ func (a *assessment) installed(p *part, own []*workload) {
 
 // needed returns what needs a part that is not installed; empty if nothing.
 func (a *assessment) needed(p *part) string {
-	if account := snapshot.Find[*corev1.ServiceAccount](a.s, p.namespace, p.app()); account != nil {
-		return fmt.Sprintf("ServiceAccount %s/%s is there: its workload was deleted", account.Namespace, account.Name)
+	for _, account := range snapshot.Of[*corev1.ServiceAccount](a.s) {
+		if account.Name == p.app() {
+			return fmt.Sprintf("ServiceAccount %s/%s is there: its workload was deleted", account.Namespace, account.Name)
+		}
 	}
 	provisioners := snapshot.Of[*stowage.PavProvisioner](a.s)
 	switch p.name {
 	case provisionerPart:
-		if m := a.configMap(settings); m != nil {
+		if m := a.configMap(settings(a.workloads)); m != nil {
 			return fmt.Sprintf("ConfigMap %s/%s configures it", m.Namespace, m.Name)
 		}
 		for _, pv := range snapshot.Of[*corev1.PersistentVolume](a.s) {

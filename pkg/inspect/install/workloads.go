@@ -50,8 +50,12 @@ const prefix = "stowage-"
 // staticPod is the kind of a workload of pods that kubelet runs from files.
 const staticPod = "Pod"
 
-// namespaceOwn is the namespace of provisioners, controller and node services. Their policies name it.
-const namespaceOwn = "stowage-system"
+// Namespaces of the manifests: that of provisioners, controller and node services, and that of helper pods. The chart
+// installs all parts into one namespace, with any name.
+const (
+	namespaceOwn = "stowage-system"
+	namespacePav = "stowage-pav"
+)
 
 // parts are in the order of the answer.
 var parts = []part{
@@ -173,6 +177,14 @@ func partOf(meta *metav1.ObjectMeta, pod *corev1.PodSpec) *part {
 		}
 	}
 	return nil
+}
+
+// namespaceOf returns the namespace of the first workload of a part; that of the manifests if it has none.
+func namespaceOf(workloads []*workload, name string) string {
+	if i := slices.IndexFunc(workloads, func(w *workload) bool { return w.part.name == name }); i >= 0 {
+		return workloads[i].namespace
+	}
+	return parts[slices.IndexFunc(parts, func(p part) bool { return p.name == name })].namespace
 }
 
 // Pods returns the pods of the installation.

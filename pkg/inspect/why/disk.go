@@ -142,7 +142,7 @@ func (x *explainer) diskReason(d localdisks.Disk) {
 	if step, known := nextSteps[reason]; known {
 		x.next("%s", step)
 	} else if strings.HasPrefix(d.Reason, "Cannot") {
-		x.next("the provisioner tries again at growing intervals; see kubectl -n stowage-system logs of its pod on node %s", d.Node)
+		x.next("the provisioner tries again at growing intervals; see kubectl -n %s logs of its pod on node %s", x.provisioners(), d.Node)
 	}
 	switch {
 	case d.State == stowage.EntryCleaning:
@@ -209,8 +209,9 @@ func (x *explainer) job(j *stowage.CleaningJob) {
 	x.say("%s.", text)
 	x.link(guide.CleaningJobs.Link())
 	if j.Job != "" {
-		x.relate("Job", "stowage-system", j.Job, "cleans the disk", string(j.State))
-		x.next("kubectl -n stowage-system logs job/%s", j.Job)
+		namespace := x.provisioners()
+		x.relate("Job", namespace, j.Job, "cleans the disk", string(j.State))
+		x.next("kubectl -n %s logs job/%s", namespace, j.Job)
 	}
 }
 
@@ -250,7 +251,7 @@ func (x *explainer) reportAge(node string) {
 	} else {
 		x.say("The provisioner of node %s is not ready%s: %s.", node, x.since(&ready.LastTransitionTime), cmp.Or(strings.TrimSuffix(ready.Message, "."), ready.Reason))
 	}
-	x.next("see whether the provisioner runs on node %s: kubectl -n stowage-system get pods -o wide --field-selector spec.nodeName=%s", node, node)
+	x.next("see whether the provisioner runs on node %s: kubectl -n %s get pods -o wide --field-selector spec.nodeName=%s", node, x.provisioners(), node)
 	x.link(guide.Parts.Link())
 }
 

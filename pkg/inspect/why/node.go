@@ -117,7 +117,7 @@ func (x *explainer) nodeReport(name string, report *stowage.LocalDiskReport) {
 		}
 		x.say("It has no LocalDiskReport: no provisioner has run there.")
 		if x.report.State == nodeReady {
-			x.next("see whether the provisioner is to run on node %s: kubectl -n stowage-system get pods -o wide", name)
+			x.next("see whether the provisioner is to run on node %s: kubectl -n %s get pods -o wide", name, x.provisioners())
 		}
 		x.link(guide.Disks.Link())
 		return

@@ -179,6 +179,21 @@ func TestWaitsFor(t *testing.T) {
 	}
 }
 
+// TestNamespace: commands name the namespace in which provisioners run, else that of the manifests.
+func TestNamespace(t *testing.T) {
+	t.Parallel()
+	pod := builders.MakePod("p").Namespace("storage").Label("app.kubernetes.io/name", "stowage-provisioner").Obj()
+	for want, objects := range map[string][]snapshot.Object{"stowage-system": {}, "storage": {pod}} {
+		got, err := Storage(StorageQuestion{Snapshot: snapshot.Build(append(objects, builders.MakeNode("n").Obj())...), Kind: KindNode, Name: "n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if steps := strings.Join(got.Next, "; "); !strings.Contains(steps, "kubectl -n "+want+" get pods") {
+			t.Errorf("next steps %q, want one in namespace %s", steps, want)
+		}
+	}
+}
+
 func TestWaitText(t *testing.T) {
 	t.Parallel()
 	for want, w := range map[string]v1alpha1.Wait{

@@ -106,6 +106,16 @@ type explainer struct {
 	hosts   map[string]string // nodes by hostname, once they are needed
 }
 
+// provisioners returns the namespace of the provisioners; that of the manifests if none of their pods is seen.
+func (x *explainer) provisioners() string {
+	for _, pod := range snapshot.Of[*corev1.Pod](x.s) {
+		if pod.Labels["app.kubernetes.io/name"] == "stowage-provisioner" {
+			return pod.Namespace
+		}
+	}
+	return "stowage-system"
+}
+
 func (x *explainer) say(text string, args ...any) {
 	x.report.Sentences = append(x.report.Sentences, fmt.Sprintf(text, args...))
 }

@@ -174,7 +174,7 @@ func (x *explainer) deletingVolume(pv *corev1.PersistentVolume) {
 		if _, reported := x.reports.OfVolume(pv.Name); !reported {
 			x.say("No report has its disk.")
 			x.wait(v1alpha1.Wait{For: v1alpha1.WaitProvisioner, Name: local(x.nodeOf(pv)), Step: stepClean, Steps: allSteps})
-			x.next("see whether the provisioner runs on the node: kubectl -n stowage-system get pods -o wide; if the node is gone for good, see docs/operate.md, Decommission a node")
+			x.next("see whether the provisioner runs on the node: kubectl -n %s get pods -o wide; if the node is gone for good, see docs/operate.md, Decommission a node", x.provisioners())
 		}
 		return
 	}

@@ -5,6 +5,7 @@ package manifests_test
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"os"
 	"regexp"
@@ -168,8 +169,27 @@ const (
 	pavHeartbeats = "provisioner, heartbeats only" // and for the heartbeats of provisioners, if there are none
 )
 
-// sourceOf returns the objects of a folder, or of the two above.
+// sourceOf returns the objects of a folder, or of the two above, all in one namespace as the chart has them.
 func sourceOf(t *testing.T, folder string) []object {
+	t.Helper()
+	moved := strings.NewReplacer(`"namespace":"kube-system"`, `"namespace":"`+namespace+`"`, "resourceNamespace: kube-system", "resourceNamespace: "+namespace)
+	var objects []object
+	for _, o := range inFolder(t, folder) {
+		data, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		here := parse(t, moved.Replace(string(data)))[0]
+		if o.GetName() == "stowage-scheduler-authentication-reader" { // of a Role in kube-system
+			here.SetNamespace(o.GetNamespace())
+		}
+		objects = append(objects, here)
+	}
+	return objects
+}
+
+// inFolder returns them as they are.
+func inFolder(t *testing.T, folder string) []object {
 	t.Helper()
 	switch folder {
 	case pavController:
@@ -203,7 +223,7 @@ func enablePav(t *testing.T, objects []object) {
 	for _, o := range objects {
 		if name(o) == namespace+"/ConfigMap stowage-controller-config" {
 			config, _ := dig(o.Object, "data", "config.yaml").(map[string]any)
-			config["pavVolumes"] = map[string]any{"enabled": true, "reporterImage": "stowage.dev/stowage-pav-reporter:dev"}
+			config["pavVolumes"] = map[string]any{"enabled": true, "reporterImage": "stowage.dev/stowage-pav-reporter:dev", "namespace": "stowage-pav"}
 			return
 		}
 	}
@@ -322,12 +342,12 @@ func TestExtenderRollout(t *testing.T) {
 	} {
 		unavailable, budgets := "", 0
 		for _, o := range test.objects {
-			switch name(o) {
-			case "kube-system/Deployment stowage-extender":
+			switch o.GetKind() + " " + o.GetName() {
+			case "Deployment stowage-extender":
 				if update := as[appsv1.Deployment](t, o).Spec.Strategy.RollingUpdate; update != nil {
 					unavailable = update.MaxUnavailable.String()
 				}
-			case "kube-system/PodDisruptionBudget stowage-extender":
+			case "PodDisruptionBudget stowage-extender":
 				budgets++
 			}
 		}
@@ -550,27 +570,24 @@ func TestScrapers(t *testing.T) {
 func TestSecureMetrics(t *testing.T) {
 	t.Parallel()
 	objects := byName(t, render(t, "metrics.secure=true", "extender.enabled=true", "pav.enabled=true", "monitoring.enabled=true", `monitoring.prometheusServiceAccount={"namespace":"m","name":"p"}`))
-	for part, place := range map[string]struct{ namespace, kind, port string }{
-		"provisioner": {"stowage-system", "DaemonSet", "http"},
-		"controller":  {"stowage-system", "Deployment", "http"},
-		"extender":    {"kube-system", "Deployment", "health"},
-		"csi":         {"stowage-system", "DaemonSet", "http"},
+	for part, place := range map[string]struct{ kind, port string }{
+		"provisioner": {"DaemonSet", "http"}, "controller": {"Deployment", "http"}, "extender": {"Deployment", "health"}, "csi": {"DaemonSet", "http"},
 	} {
-		workload := objects[place.namespace+"/"+place.kind+" stowage-"+part]
+		workload := objects[namespace+"/"+place.kind+" stowage-"+part]
 		container := as[appsv1.Deployment](t, workload).Spec.Template.Spec.Containers[0]
 		for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
 			if probe.HTTPGet.Scheme != corev1.URISchemeHTTPS {
 				t.Errorf("%s is probed by %q", part, probe.HTTPGet.Scheme)
 			}
 		}
-		if objects[place.namespace+"/PodMonitor stowage-"+part] != nil {
+		if objects[namespace+"/PodMonitor stowage-"+part] != nil {
 			t.Errorf("%s has a PodMonitor, which cannot send a token", part)
 		}
-		monitor := objects[place.namespace+"/ServiceMonitor stowage-"+part]
+		monitor := objects[namespace+"/ServiceMonitor stowage-"+part]
 		if monitor == nil || !strings.Contains(text(t, []object{monitor}), `"scheme":"https"`) {
 			t.Errorf("%s is monitored by %v", part, monitor)
 		}
-		service := as[corev1.Service](t, objects[place.namespace+"/Service stowage-"+part+"-metrics"])
+		service := as[corev1.Service](t, objects[namespace+"/Service stowage-"+part+"-metrics"])
 		if len(service.Spec.Ports) != 1 || service.Spec.Ports[0].Name != place.port {
 			t.Errorf("%s is found by ports %v", part, service.Spec.Ports)
 		}
@@ -583,14 +600,5 @@ func TestSecureMetrics(t *testing.T) {
 	}
 	if objects["ClusterRole stowage-metrics-reader"] == nil {
 		t.Error("nothing gives the right to scrape")
-	}
-}
-
-// TestNamespace: elsewhere the provisioners would not be known to their policies.
-func TestNamespace(t *testing.T) {
-	t.Parallel()
-	_, err := command(t, tools.helm, "template", release, chart, "--namespace", "storage")
-	if err == nil || !strings.Contains(err.Error(), "namespace: must be stowage-system") {
-		t.Errorf("installed into another namespace: %v", err)
 	}
 }

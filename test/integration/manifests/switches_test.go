@@ -103,6 +103,7 @@ var switches = map[string]change{
 	"controller.cleaningJobs":                          {set: []string{"controller.cleaningJobs=true"}, has: "cleaningJobs:\\n  enabled: true", objects: 4},
 	"controller.config":                                {set: []string{`controller.config={"nodeLoss":{"policy":"Release"}}`}, has: "policy: Release"},
 	"pav.enabled":                                      {set: []string{"pav.enabled=true"}, has: `"name":"stowage-csi"`, objects: pavObjects},
+	"pav.namespace":                                    {set: []string{"pav.namespace=default", "pav.enabled=true"}, has: "namespace: default", objects: pavObjects},
 	"pav.reporter.image.repository":                    {set: []string{"pav.reporter.image.repository=registry.example/mine", "pav.enabled=true"}, has: "reporterImage: registry.example/mine:dev", objects: pavObjects},
 	"pav.reporter.image.tag":                           {set: []string{"pav.reporter.image.tag=v9", "pav.enabled=true"}, has: "reporterImage: stowage.dev/stowage-pav-reporter:v9", objects: pavObjects},
 	"pav.reporter.image.digest":                        {set: []string{"pav.reporter.image.digest=sha256:" + strings.Repeat("0a", 32), "pav.enabled=true"}, has: "reporterImage: stowage.dev/stowage-pav-reporter@sha256:0a0a", objects: pavObjects},
@@ -290,9 +291,14 @@ func TestContradictions(t *testing.T) {
 			t.Errorf("%s without %s: %v", value, part, err)
 		}
 	}
-	_, err := template(t, "pav.enabled=true", "controller.config.pavVolumes.enabled=false")
-	if err == nil || !strings.Contains(err.Error(), "controller.config.pavVolumes: must not be set while pav.enabled is true") {
-		t.Errorf("two settings of pavVolumes: %v", err)
+	for value, want := range map[string]string{
+		"controller.config.pavVolumes.enabled=false": "controller.config.pavVolumes: must not be set while pav.enabled is true",
+		"pav.namespace=" + namespace:                 "pav.namespace: must not be " + namespace,
+		"pav.namespace=stowage-node-lease":           "pav.namespace: must not be stowage-node-lease",
+	} {
+		if _, err := template(t, "pav.enabled=true", value); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", value, err, want)
+		}
 	}
 }
 
@@ -320,6 +326,7 @@ func TestBadValues(t *testing.T) {
 		`provisioner.config={"maxCleaning":4}`:                               {"/provisioner/config/maxCleaning", "want string"},
 		"provisioner.maxUnavailable=all":                                     {"/provisioner/maxUnavailable"},
 		"provisioner.replicaCount=2":                                         {"/provisioner", "replicaCount"},
+		"pav.namespace=Helpers":                                              {"/pav/namespace"},
 		"pav.csi.maxVolumesPerNode=-1":                                       {"/pav/csi/maxVolumesPerNode"},
 		"pav.csi.replicaCount=2":                                             {"/pav/csi", "replicaCount"},
 		"pav.reporter.image=mine":                                            {"/pav/reporter/image", "want object"},

@@ -3,24 +3,27 @@ Copyright The Stowage Authors.
 SPDX-License-Identifier: Apache-2.0
 */ -}}
 
-{{- /* The objects of files/<file>.yaml, with what the values change. Arguments:
-  root       the chart's top
-  file       which file
-  component  which part, in the names of objects (stowage-<component>); may be empty
-  values     the part's values
-  change     the template that makes further changes to an object, called with object and root; may be empty
-  annotations  for all objects; may be empty
-  skip       a kind to leave out; may be left out
-  only       the one kind to make; may be left out
+{{- /*
+The chart's objects are those of the manifests. hack/update-chart.sh writes them to files/*.yaml; a template reads
+one of these files, changes what the values set, and prints the objects.
+
+stowage.objects prints the objects of a file. Arguments:
+  root         the top of the chart
+  file         the name of the file in files, without .yaml
+  values       those of the part that the workload in the file is; default: none
+  change       the name of a template that changes an object further; it has the arguments object and root
+  annotations  of all objects
+  only, skip   a kind of which alone, or of which no, objects are printed
 */ -}}
 {{- define "stowage.objects" -}}
 {{- $arg := . -}}
-{{- range $text := regexSplit "(?m)^---$" (.root.Files.Get (printf "files/%s.yaml" .file)) -1 }}
+{{- range $text := regexSplit "(?m)^---$" (include "stowage.file" .) -1 }}
 {{- $object := fromYaml $text }}
-{{- if and $object.kind (ne $object.kind (default "" $arg.skip)) (eq $object.kind (default $object.kind $arg.only)) (not (include "stowage.skips" (dict "object" $object "root" $arg.root))) }}
-{{- include "stowage.label" (dict "object" $object "root" $arg.root "annotations" $arg.annotations) }}
-{{- if has $object.kind (list "Deployment" "DaemonSet" "Job") }}
-{{- include "stowage.workload" (dict "object" $object "root" $arg.root "component" $arg.component "values" $arg.values) }}
+{{- $kind := default "" $object.kind }}
+{{- if and $kind (ne $kind (default "" $arg.skip)) (eq $kind (default $kind $arg.only)) (include "stowage.enabled" (dict "object" $object "root" $arg.root)) }}
+{{- include "stowage.metadata" (dict "object" $object "root" $arg.root "annotations" $arg.annotations) }}
+{{- if has $kind (list "Deployment" "DaemonSet" "Job") }}
+{{- include "stowage.workload" (dict "object" $object "root" $arg.root "values" (default dict $arg.values)) }}
 {{- end }}
 {{- if $arg.change }}{{- include $arg.change (dict "object" $object "root" $arg.root) }}{{- end }}
 ---
@@ -29,65 +32,34 @@ SPDX-License-Identifier: Apache-2.0
 {{- end }}
 {{- end -}}
 
-{{- /* Not empty if an object is not wanted. Namespace stowage-system is what Helm installs into. */ -}}
-{{- define "stowage.skips" -}}
+{{- /*
+The text of a file, with the namespaces of the release: the files have stowage-system and stowage-pav. Policies and
+configurations name them too, so the text is changed, not the fields of objects.
+*/ -}}
+{{- define "stowage.file" -}}
+{{- .root.Files.Get (printf "files/%s.yaml" .file) | replace "stowage-system" .root.Release.Namespace | replace "namespace: stowage-pav" (printf "namespace: %s" .root.Values.pav.namespace) -}}
+{{- end -}}
+
+{{- /* Not empty if the values enable an object of a file that is printed. Helm makes the namespace of the release. */ -}}
+{{- define "stowage.enabled" -}}
+{{- $values := .root.Values -}}
 {{- $kind := .object.kind -}}
-{{- if or (and (eq $kind "Namespace") (eq .object.metadata.name "stowage-system"))
-  (and (eq $kind "NetworkPolicy") (not (get .root.Values (trimPrefix "stowage-" .object.metadata.name | replace "csi" "pav")).enabled))
-  (and (eq $kind "PodDisruptionBudget") (not .root.Values.podDisruptionBudget.enabled))
-  (and (eq $kind "PrometheusRule") (not .root.Values.monitoring.prometheusRule.enabled))
-  (and (has $kind (list "ServiceMonitor" "PodMonitor")) (not .root.Values.monitoring.serviceMonitor.enabled)) -}}
-skip
+{{- $name := .object.metadata.name -}}
+{{- if eq $kind "Namespace" -}}{{- ternary "" "true" (eq $name .root.Release.Namespace) -}}
+{{- else if eq $kind "NetworkPolicy" -}}{{- ternary "true" "" (get $values (trimPrefix "stowage-" $name | replace "csi" "pav")).enabled -}}
+{{- else if eq $kind "PodDisruptionBudget" -}}{{- ternary "true" "" $values.podDisruptionBudget.enabled -}}
+{{- else if eq $kind "PrometheusRule" -}}{{- ternary "true" "" $values.monitoring.prometheusRule.enabled -}}
+{{- else if has $kind (list "ServiceMonitor" "PodMonitor") -}}{{- ternary "true" "" $values.monitoring.serviceMonitor.enabled -}}
+{{- else -}}true
 {{- end -}}
 {{- end -}}
 
-{{- /* Labels and annotations of an object. */ -}}
-{{- define "stowage.label" -}}
+{{- /* Adds the labels of the chart and the annotations to an object. */ -}}
+{{- define "stowage.metadata" -}}
 {{- $metadata := .object.metadata -}}
 {{- $labels := dict "app.kubernetes.io/part-of" "stowage" "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version) "app.kubernetes.io/managed-by" .root.Release.Service "app.kubernetes.io/instance" .root.Release.Name -}}
 {{- $_ := set $metadata "labels" (mergeOverwrite $labels (deepCopy .root.Values.commonLabels) (default dict $metadata.labels)) -}}
-{{- if and (has .object.kind (list "ServiceMonitor" "PodMonitor" "PrometheusRule")) .root.Values.monitoring.labels -}}
-{{- $_ := set $metadata "labels" (mergeOverwrite $metadata.labels (deepCopy .root.Values.monitoring.labels)) -}}
-{{- end -}}
 {{- with .annotations -}}
 {{- $_ := set $metadata "annotations" (mergeOverwrite (default dict $metadata.annotations) (deepCopy .)) -}}
-{{- end -}}
-{{- end -}}
-
-{{- /* Fails for parts that do not fit the API server. */ -}}
-{{- define "stowage.versions" -}}
-{{- $is := .Capabilities.KubeVersion.Version -}}
-{{- range $part := list "scheduler" "extender" "provisioner" "controller" -}}
-{{- $fits := index $.Chart.Annotations (printf "stowage.dev/%s-kube-version" $part) -}}
-{{- if and (get $.Values $part).enabled (not (semverCompare $fits $is)) -}}
-{{- fail (printf "%s.enabled: must be false with Kubernetes %s, because stowage-%s is for Kubernetes %s (without a cluster, say for which version with --kube-version)" $part $is $part (replace ".0-0" "" $fits)) -}}
-{{- end -}}
-{{- end -}}
-{{- $fits := index .Chart.Annotations "stowage.dev/policies-kube-version" -}}
-{{- if and .Values.policies.schedulerName (not (semverCompare $fits $is)) -}}
-{{- fail (printf "policies.schedulerName: must be false with Kubernetes %s, because the kind MutatingAdmissionPolicy is for Kubernetes %s" $is (replace ".0-0" "" $fits)) -}}
-{{- end -}}
-{{- end -}}
-
-{{- /* Fails for values that would have something wait for a part that is not there. */ -}}
-{{- define "stowage.consistent" -}}
-{{- if and .Values.controller.cleaningJobs (not .Values.controller.enabled) -}}
-{{- fail "controller.cleaningJobs: must not be true while controller.enabled is false: provisioners would wait forever for the Jobs that the controller creates" -}}
-{{- end -}}
-{{- if and .Values.pav.enabled (not .Values.controller.enabled) -}}
-{{- fail "pav.enabled: must not be true while controller.enabled is false: claims would wait forever for the volumes that the controller makes" -}}
-{{- end -}}
-{{- if and .Values.pav.enabled (hasKey .Values.controller.config "pavVolumes") -}}
-{{- fail "controller.config.pavVolumes: must not be set while pav.enabled is true, which sets it: use pav.reporter.image" -}}
-{{- end -}}
-{{- if and .Values.policies.schedulerName (not .Values.scheduler.enabled) -}}
-{{- fail (printf "policies.schedulerName: must not be true while scheduler.enabled is false: pods would wait forever for the scheduler %s" .Values.scheduler.name) -}}
-{{- end -}}
-{{- end -}}
-
-{{- /* Fails unless the chart is installed where the policies and the provisioners look for it. */ -}}
-{{- define "stowage.namespace" -}}
-{{- if ne .Release.Namespace "stowage-system" -}}
-{{- fail (printf "namespace: must be stowage-system, because the admission policies know the provisioners by it, and is %q: say --namespace stowage-system" .Release.Namespace) -}}
 {{- end -}}
 {{- end -}}

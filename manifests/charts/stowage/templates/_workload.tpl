@@ -3,37 +3,44 @@ Copyright The Stowage Authors.
 SPDX-License-Identifier: Apache-2.0
 */ -}}
 
-{{- /* What values change of a Deployment, DaemonSet or Job. */ -}}
+{{- /*
+Changes a Deployment, DaemonSet or Job by the values that all parts have. A value that is not set leaves the field as in
+the manifests. The first container is that of the part.
+*/ -}}
 {{- define "stowage.workload" -}}
 {{- $values := .values -}}
 {{- $spec := .object.spec -}}
 {{- $pod := $spec.template.spec -}}
 {{- $container := first $pod.containers -}}
-{{- if and (eq .object.kind "Deployment") (hasKey $values "replicaCount") -}}
-{{- $_ := set $spec "replicas" (int $values.replicaCount) -}}
-{{- end -}}
+{{- if hasKey $values "replicaCount" -}}{{- $_ := set $spec "replicas" (int $values.replicaCount) -}}{{- end -}}
 {{- $_ := set $container "image" (include "stowage.image" (dict "root" .root "made" $container.image "image" $values.image)) -}}
 {{- with dig "image" "pullPolicy" .root.Values.image.pullPolicy $values -}}{{- $_ := set $container "imagePullPolicy" . -}}{{- end -}}
 {{- with .root.Values.imagePullSecrets -}}{{- $_ := set $pod "imagePullSecrets" . -}}{{- end -}}
+
+{{- /* Fields that values replace, and lists to which they add. */ -}}
 {{- range $key := list "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" "priorityClassName" -}}
 {{- if hasKey $values $key -}}{{- $_ := set $pod $key (get $values $key) -}}{{- end -}}
 {{- end -}}
-{{- with $values.initContainers -}}{{- $_ := set $pod "initContainers" (concat (default list $pod.initContainers) .) -}}{{- end -}}
-{{- with $values.extraVolumes -}}{{- $_ := set $pod "volumes" (concat (default list $pod.volumes) .) -}}{{- end -}}
-{{- with $values.extraVolumeMounts -}}{{- $_ := set $container "volumeMounts" (concat (default list $container.volumeMounts) .) -}}{{- end -}}
 {{- if hasKey $values "resources" -}}{{- $_ := set $container "resources" $values.resources -}}{{- end -}}
-{{- /* OpenShift assigns users in all namespaces but its own and Kubernetes'; kubelet takes the image's otherwise. */ -}}
-{{- if and .root.Values.openshift (eq .object.metadata.namespace "stowage-system") $pod.securityContext -}}
-{{- $_ := set $pod "securityContext" (omit $pod.securityContext "runAsUser" "runAsGroup") -}}
+{{- range $add := list (list $pod "initContainers" $values.initContainers) (list $pod "volumes" $values.extraVolumes) (list $container "volumeMounts" $values.extraVolumeMounts) (list $container "env" $values.extraEnv) -}}
+{{- with last $add -}}{{- $_ := set (first $add) (index $add 1) (concat (get (first $add) (index $add 1) | default list) .) -}}{{- end -}}
 {{- end -}}
+
+{{- /* Arguments. Parts other than the scheduler, which always does, serve probes over TLS with --secure-metrics. */ -}}
 {{- $args := default list $container.args -}}
-{{- if and .root.Values.metrics.secure (has .component (list "extender" "provisioner" "controller" "csi")) (ne .object.kind "Job") -}}
+{{- if and .root.Values.metrics.secure $container.livenessProbe (ne "HTTPS" (default "" $container.livenessProbe.httpGet.scheme)) -}}
 {{- $args = append $args "--secure-metrics" -}}
 {{- range list $container.startupProbe $container.livenessProbe $container.readinessProbe -}}{{- $_ := set .httpGet "scheme" "HTTPS" -}}{{- end -}}
 {{- end -}}
 {{- if hasKey $values "logLevel" -}}{{- $args = append $args (printf "--v=%d" (int $values.logLevel)) -}}{{- end -}}
 {{- with concat $args (default list $values.extraArgs) -}}{{- $_ := set $container "args" . -}}{{- end -}}
-{{- with $values.extraEnv -}}{{- $_ := set $container "env" (concat (default list $container.env) .) -}}{{- end -}}
+
+{{- /* OpenShift assigns users and groups in all namespaces but its own and Kubernetes'. */ -}}
+{{- if and .root.Values.openshift (ne .root.Release.Namespace "kube-system") $pod.securityContext -}}
+{{- $_ := set $pod "securityContext" (omit $pod.securityContext "runAsUser" "runAsGroup" "fsGroup") -}}
+{{- end -}}
+
+{{- /* Labels of the manifests win: selectors select by them. */ -}}
 {{- $metadata := $spec.template.metadata -}}
 {{- with mergeOverwrite (deepCopy .root.Values.commonLabels) (deepCopy (default dict $values.podLabels)) -}}
 {{- $_ := set $metadata "labels" (mergeOverwrite (deepCopy .) $metadata.labels) -}}
@@ -66,13 +73,30 @@ The chart of a release has digests.yaml, which pins its own images.
 {{- end -}}
 {{- end -}}
 
-{{- /* Merges config.yaml of a ConfigMap with values, and has the workload's pods restart when it changes. */ -}}
+{{- /*
+Merges config into config.yaml of a ConfigMap. A Deployment restarts its pods when config changes, or what is in with:
+further values by which its ConfigMap changes.
+*/ -}}
 {{- define "stowage.config" -}}
+{{- if eq .object.kind "Deployment" -}}
+{{- $metadata := .object.spec.template.metadata -}}
+{{- $_ := set $metadata "annotations" (mergeOverwrite (default dict $metadata.annotations) (dict "checksum/config" (sha256sum (toJson (list .config .with))))) -}}
+{{- else if eq .object.kind "ConfigMap" -}}
 {{- $config := fromYaml (get .object.data "config.yaml") -}}
 {{- $_ := set .object.data "config.yaml" (toYaml (mergeOverwrite $config (deepCopy .config))) -}}
 {{- end -}}
+{{- end -}}
 
-{{- define "stowage.checksum" -}}
-{{- $metadata := .object.spec.template.metadata -}}
-{{- $_ := set $metadata "annotations" (mergeOverwrite (default dict $metadata.annotations) (dict "checksum/config" (sha256sum (toJson .of)))) -}}
+{{- /* Has the pods of a DaemonSet use kubelet's folder, at its own path. */ -}}
+{{- define "stowage.kubelet" -}}
+{{- $folder := .root.Values.kubeletDir -}}
+{{- $pod := .object.spec.template.spec -}}
+{{- $container := first $pod.containers -}}
+{{- range $pod.volumes -}}{{- if eq .name "kubelet" -}}{{- $_ := set .hostPath "path" $folder -}}{{- end -}}{{- end -}}
+{{- range $container.volumeMounts -}}
+{{- if and (eq .name "kubelet") (ne .mountPath $folder) -}}
+{{- $_ := set . "mountPath" $folder -}}
+{{- $_ := set $container "args" (prepend (default list $container.args) (printf "--kubelet-dir=%s" $folder)) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}

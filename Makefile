@@ -157,6 +157,8 @@ release: bin/tools/release ## All files of a release, reproducibly, in bin/relea
 	@bin/tools/release check -version='$(VERSION)'
 	@PLATFORMS='$(PLATFORMS)' hack/release-parts.sh $(PARTS) '$(VERSION)' '$(filter-out stowage-scheduler,$(IMAGES))' $(or $(ASKED),$(KUBES))
 	@$(MAKE) $(PLUGIN_BINARIES)
+	@bin/tools/images sbom -bin=bin/plugin -platforms='$(subst $() ,$(comma),$(subst -,/,$(PLUGIN_PLATFORMS)))' -out=$(PARTS) \
+	  -version='$(VERSION)' -created="$$SOURCE_DATE_EPOCH" kubectl-stowage
 	@helm=$$(hack/tools/install.sh helm.sh/helm/v4/cmd/helm) && kustomize=$$(hack/tools/install.sh sigs.k8s.io/kustomize/kustomize/v5) && \
 	  bin/tools/release pack -version='$(VERSION)' -revision="$$REVISION" -created="$$SOURCE_DATE_EPOCH" -registry='$(REGISTRY)' \
 	  -downloads='$(DOWNLOADS)' -helm="$$helm" -kustomize="$$kustomize" -out='bin/release/$(VERSION)' $(PLUGIN_PLATFORMS)

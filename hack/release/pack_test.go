@@ -145,8 +145,14 @@ func TestProvenance(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("subjects (-want +got):\n%s", diff)
 	}
+	checkBuild(t, r, made.GetBuildDefinition())
+}
+
+// checkBuild checks what a statement says the release is made of.
+func checkBuild(t *testing.T, r release, build *provenance.BuildDefinition) {
+	t.Helper()
 	parameters := map[string]any{"VERSION": "v1.2.3", "REGISTRY": "registry.example/team", "DOWNLOADS": "https://example.com/v1.2.3/"}
-	if diff := cmp.Diff(parameters, made.GetBuildDefinition().GetExternalParameters().AsMap()); diff != "" {
+	if diff := cmp.Diff(parameters, build.GetExternalParameters().AsMap()); diff != "" {
 		t.Errorf("parameters (-want +got):\n%s", diff)
 	}
 	modules, err := sum(filepath.Join(r.source, "go.sum"))
@@ -158,12 +164,11 @@ func TestProvenance(t *testing.T) {
 		t.Fatal(err)
 	}
 	var dependencies []string
-	for _, d := range made.GetBuildDefinition().GetResolvedDependencies() {
+	for _, d := range build.GetResolvedDependencies() {
 		dependencies = append(dependencies, fmt.Sprint(d.GetName(), " ", d.GetDigest()))
 	}
-	if diff := cmp.Diff([]string{
-		"source map[gitCommit:" + r.revision + "]", toolchain + " map[]", "go.sum map[sha256:" + modules + "]",
-	}, dependencies); diff != "" {
+	want := []string{"source map[gitCommit:" + r.revision + "]", toolchain + " map[]", "go.sum map[sha256:" + modules + "]"}
+	if diff := cmp.Diff(want, dependencies); diff != "" {
 		t.Errorf("dependencies (-want +got):\n%s", diff)
 	}
 }

@@ -65,7 +65,7 @@ func (o options) labelsOf(image string) map[string]string {
 
 // image is the image of one platform.
 func (o options) image(ctx context.Context, image string, p v1.Platform) (v1.Image, error) {
-	binary, err := readBinary(o.binary(image, p), p)
+	binary, err := o.readBinary(image, p)
 	if err != nil {
 		return nil, err
 	}
@@ -195,8 +195,12 @@ var machines = map[string]elf.Machine{
 
 // readBinary returns a binary's bytes. It rejects a binary that cannot start in the
 // image: one for another machine, and one that is linked dynamically, since the image has
-// no libraries.
-func readBinary(path string, p v1.Platform) ([]byte, error) {
+// no libraries. A plugin is in no image.
+func (o options) readBinary(name string, p v1.Platform) ([]byte, error) {
+	path := o.binary(name, p)
+	if isPlugin(name) {
+		return os.ReadFile(path)
+	}
 	f, err := elf.Open(path)
 	if os.IsNotExist(err) {
 		return nil, fmt.Errorf("binary %s is missing: make images builds it", path)

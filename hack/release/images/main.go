@@ -161,16 +161,23 @@ func parse(command string, args []string) (options, error) {
 		return o, fmt.Errorf("-created=%s: must be a whole number of seconds since 1970", created)
 	}
 	o.created = time.Unix(seconds, 0).UTC()
-	if o.platforms, err = parsePlatforms(platforms); err != nil {
-		return o, err
-	}
 	if len(o.names) == 0 {
 		return o, errors.New("name the images to make, such as stowage-scheduler")
 	}
+	systems := []string{"linux", "darwin", "windows"}
 	for _, n := range o.names {
 		if !binaryName.MatchString(n) {
 			return o, fmt.Errorf("image %q: a name has small letters, digits and single dashes", n)
 		}
+		if isPlugin(n) && command == "write" {
+			return o, fmt.Errorf("image %q: a plugin of kubectl is in no image", n)
+		}
+		if !isPlugin(n) {
+			systems = systems[:1]
+		}
+	}
+	if o.platforms, err = parsePlatforms(platforms, systems); err != nil {
+		return o, err
 	}
 	if command != "write" {
 		return o, nil
@@ -209,14 +216,14 @@ func checkRegistry(flag, value string) error {
 	return nil
 }
 
-// parsePlatforms parses a list such as linux/amd64,linux/arm64.
-func parsePlatforms(list string) ([]v1.Platform, error) {
+// parsePlatforms parses a list such as linux/amd64,linux/arm64, of these operating systems.
+func parsePlatforms(list string, systems []string) ([]v1.Platform, error) {
 	var platforms []v1.Platform
 	for text := range strings.SplitSeq(list, ",") {
 		os, arch, _ := strings.Cut(text, "/")
-		if _, known := machines[arch]; os != "linux" || !known {
-			return nil, fmt.Errorf("-platforms=%s: %q is not one of linux/{%s}",
-				list, text, strings.Join(slices.Sorted(maps.Keys(machines)), ","))
+		if _, known := machines[arch]; !slices.Contains(systems, os) || !known {
+			return nil, fmt.Errorf("-platforms=%s: %q is not one of %s/{%s}",
+				list, text, strings.Join(systems, " or "), strings.Join(slices.Sorted(maps.Keys(machines)), ","))
 		}
 		p := v1.Platform{OS: os, Architecture: arch}
 		if slices.ContainsFunc(platforms, p.Equals) {
@@ -227,11 +234,14 @@ func parsePlatforms(list string) ([]v1.Platform, error) {
 	return platforms, nil
 }
 
+// isPlugin reports whether a binary is a plugin of kubectl.
+func isPlugin(name string) bool { return strings.HasPrefix(name, "kubectl-") }
+
 // ofBinary returns the options of one image. If its binary contains the scheduler of a minor of
-// Kubernetes, tag and version name that: v1-kube1.36.
+// Kubernetes, tag and version name that: v1-kube1.36. A plugin is not for one minor.
 func (o options) ofBinary(name string) options {
 	info, err := buildinfo.ReadFile(o.binary(name, o.platforms[0]))
-	if err != nil {
+	if err != nil || isPlugin(name) {
 		return o // readBinary reports a binary that cannot be read
 	}
 	for _, m := range info.Deps {
@@ -245,5 +255,8 @@ func (o options) ofBinary(name string) options {
 
 // binary is where the binary of an image is.
 func (o options) binary(name string, p v1.Platform) string {
+	if p.OS == "windows" {
+		name += ".exe"
+	}
 	return filepath.Join(o.bin, p.OS+"-"+p.Architecture, name)
 }

@@ -68,10 +68,10 @@ func (o options) sbom(ctx context.Context, stdout io.Writer) error {
 }
 
 // document lists the contents of an image: the binary with its modules, and the certificates
-// of an image that does not run as root.
-func (o options) document(image string, p v1.Platform, known licences) (*spdx.Document, error) {
-	path := o.binary(image, p)
-	data, err := readBinary(path, p)
+// of an image that does not run as root. A plugin is a binary without an image.
+func (o options) document(name string, p v1.Platform, known licences) (*spdx.Document, error) {
+	path := o.binary(name, p)
+	data, err := o.readBinary(name, p)
 	if err != nil {
 		return nil, err
 	}
@@ -82,33 +82,33 @@ func (o options) document(image string, p v1.Platform, known licences) (*spdx.Do
 	sum := fmt.Sprintf("%x", sha256.Sum256(data))
 	d := &spdx.Document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT",
-		DocumentName: image,
+		DocumentName: name,
 		// A unique name, not an address: it differs between binaries.
-		DocumentNamespace: fmt.Sprintf("https://%s/spdx/%s/%s/%s", repository, image, o.version, sum),
+		DocumentNamespace: fmt.Sprintf("https://%s/spdx/%s/%s/%s", repository, name, o.version, sum),
 		CreationInfo: &spdx.CreationInfo{
 			Created:  o.created.Format(time.RFC3339),
 			Creators: []common.Creator{{CreatorType: "Tool", Creator: "stowage-images"}},
 		},
 	}
-	d.Packages = []*spdx.Package{
-		{
-			PackageName: image, PackageSPDXIdentifier: "Image", PackageVersion: o.version,
-			PackageDownloadLocation: unknown, PackageLicenseConcluded: unknown, PackageLicenseDeclared: unknown,
-			PackageCopyrightText: unknown, PrimaryPackagePurpose: "CONTAINER", PackageSourceInfo: "for " + p.String(),
-		},
-		{
-			PackageName: info.Main.Path, PackageSPDXIdentifier: "Binary", PackageVersion: o.version, PackageFileName: entrypointOf(image)[0],
-			PackageDownloadLocation: unknown, PackageLicenseConcluded: unknown, PackageLicenseDeclared: "Apache-2.0",
-			PackageCopyrightText: unknown, PrimaryPackagePurpose: "APPLICATION",
-			PackageChecksums: []common.Checksum{{Algorithm: common.SHA256, Value: sum}},
-		},
+	binary := &spdx.Package{
+		PackageName: info.Main.Path, PackageSPDXIdentifier: "Binary", PackageVersion: o.version, PackageFileName: entrypointOf(name)[0],
+		PackageDownloadLocation: unknown, PackageLicenseConcluded: unknown, PackageLicenseDeclared: "Apache-2.0",
+		PackageCopyrightText: unknown, PrimaryPackagePurpose: "APPLICATION",
+		PackageChecksums: []common.Checksum{{Algorithm: common.SHA256, Value: sum}},
 	}
-	relate(d, "DOCUMENT", common.TypeRelationshipDescribe, "Image")
-	relate(d, "Image", common.TypeRelationshipContains, "Binary")
+	if isPlugin(name) {
+		binary.PackageFileName, binary.PackageSourceInfo = filepath.Base(path), "for "+p.String()
+		d.Packages = []*spdx.Package{binary}
+		relate(d, "DOCUMENT", common.TypeRelationshipDescribe, "Binary")
+	} else {
+		d.Packages = []*spdx.Package{o.imagePackage(name, p), binary}
+		relate(d, "DOCUMENT", common.TypeRelationshipDescribe, "Image")
+		relate(d, "Image", common.TypeRelationshipContains, "Binary")
+	}
 	for _, m := range modulesOf(info) {
 		relate(d, "Binary", common.TypeRelationshipDependsOn, addModule(d, m, known.of(m)))
 	}
-	if !asRoot[image] {
+	if !isPlugin(name) && !asRoot[name] {
 		m, err := authoritiesModule()
 		if err != nil {
 			return nil, err
@@ -116,6 +116,14 @@ func (o options) document(image string, p v1.Platform, known licences) (*spdx.Do
 		relate(d, "Image", common.TypeRelationshipContains, addModule(d, m, known.of(m)))
 	}
 	return d, spdxlib.ValidateDocument(d)
+}
+
+func (o options) imagePackage(name string, p v1.Platform) *spdx.Package {
+	return &spdx.Package{
+		PackageName: name, PackageSPDXIdentifier: "Image", PackageVersion: o.version,
+		PackageDownloadLocation: unknown, PackageLicenseConcluded: unknown, PackageLicenseDeclared: unknown,
+		PackageCopyrightText: unknown, PrimaryPackagePurpose: "CONTAINER", PackageSourceInfo: "for " + p.String(),
+	}
 }
 
 // addModule adds a module of Go and returns its identifier.

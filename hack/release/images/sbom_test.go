@@ -170,3 +170,31 @@ func checkFields(t *testing.T, doc *spdx.Document) {
 		t.Errorf("%d of %d packages have a licence: is the module cache read?", licensed, len(doc.Packages))
 	}
 }
+
+// TestPluginDocument: the document of a plugin is of the binary alone, on each system.
+func TestPluginDocument(t *testing.T) {
+	t.Parallel()
+	o := built(t, "stowage-scheduler")
+	data, err := os.ReadFile(o.binary("stowage-scheduler", host))
+	if err != nil {
+		t.Fatal(err)
+	}
+	windows := v1.Platform{OS: "windows", Architecture: "arm64"}
+	writeFile(t, o.bin+"/windows-arm64/kubectl-stowage.exe", data)
+	doc, err := o.document("kubectl-stowage", windows, licences{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := doc.Packages[0]
+	got := []string{string(first.PackageSPDXIdentifier), first.PackageFileName, first.PackageVersion, first.PackageSourceInfo}
+	if diff := cmp.Diff([]string{"Binary", "kubectl-stowage.exe", "v1.2.3", "for windows/arm64"}, got); diff != "" {
+		t.Errorf("binary (-want +got):\n%s", diff)
+	}
+	info, err := buildinfo.ReadFile(o.binary("stowage-scheduler", host))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := len(info.Deps) + 2; len(doc.Packages) != want {
+		t.Errorf("%d packages, want %d: the binary, the standard library and modules", len(doc.Packages), want)
+	}
+}

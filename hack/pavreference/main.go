@@ -16,6 +16,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
+	"stowage.dev/stowage/hack/schematable"
 	"stowage.dev/stowage/pkg/pav/pavdir"
 	"stowage.dev/stowage/pkg/pav/render"
 	"stowage.dev/stowage/pkg/pav/template"
@@ -71,7 +72,7 @@ func writeVariables(page *strings.Builder) {
 		for _, c := range v.Contexts {
 			contexts = append(contexts, string(c))
 		}
-		row(page, code(v.Name), v.Type, strings.Join(contexts, ", "), v.Meaning)
+		schematable.Row(page, schematable.Code(v.Name), v.Type, strings.Join(contexts, ", "), v.Meaning)
 	}
 }
 
@@ -79,7 +80,7 @@ func writeFiles(page *strings.Builder) {
 	fmt.Fprintf(page, "\n## Files in %s\n\nAll containers of a helper pod share the directory. They write these files.\n\n"+
 		"| file | pods | meaning |\n| --- | --- | --- |\n", pavdir.Path)
 	for _, f := range pavdir.Files() {
-		row(page, code(filepath.Join(pavdir.Path, string(f.Name))), f.Steps, f.Meaning)
+		schematable.Row(page, schematable.Code(filepath.Join(pavdir.Path, string(f.Name))), f.Steps, f.Meaning)
 	}
 }
 
@@ -108,7 +109,7 @@ func writeLanguage(page *strings.Builder) {
 	} {
 		fmt.Fprintf(page, "\n### %s\n\n| %s | meaning |\n| --- | --- |\n", section.heading, section.column)
 		for _, f := range section.routines {
-			row(page, code(signature(f, section.brackets)), f.Meaning)
+			schematable.Row(page, schematable.Code(signature(f, section.brackets)), f.Meaning)
 		}
 	}
 }
@@ -130,10 +131,3 @@ func signature(r template.Routine, brackets string) string {
 	}
 	return r.Name + "(" + strings.Join(parameters, ", ") + ")"
 }
-
-// row writes a row of a table.
-func row(page *strings.Builder, cells ...string) {
-	fmt.Fprintf(page, "| %s |\n", strings.Join(cells, " | "))
-}
-
-func code(text string) string { return "`" + strings.ReplaceAll(text, "|", `\|`) + "`" }

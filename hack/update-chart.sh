@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Writes manifests/charts/stowage/files: what the chart's templates start from, as kustomize
-# makes it from manifests, with all parts in one namespace. With an argument, writes to that folder instead (used by
-# verify-chart.sh).
+# makes it from manifests, with all parts in one namespace. With an argument, writes to that folder
+# instead (used by verify-chart.sh). Otherwise also writes the descriptions of values.schema.json, and
+# README.md.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -50,3 +51,7 @@ for part in scheduler provisioner controller extender pav; do
   write "monitoring-$part" "monitoring/$part"
 done
 write dashboard monitoring/dashboard
+
+if [[ $# -eq 0 ]]; then
+  go run ./hack/chartreference manifests/charts/stowage
+fi

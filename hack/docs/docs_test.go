@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs checks README.md, CHANGELOG.md, SECURITY.md and docs/ against the code.
+// Package docs checks README.md, CHANGELOG.md, SECURITY.md, the chart's README.md and docs/ against the code.
 package docs
 
 import (
@@ -29,11 +29,11 @@ import (
 // root is the top of the repository.
 const root = "../.."
 
-// pages returns the pages for users at the top of the repository and everything under docs, by path.
+// pages returns the pages for users at the top of the repository, the chart's, and everything under docs, by path.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
-	for _, name := range []string{"README.md", "CHANGELOG.md", "SECURITY.md"} {
+	for _, name := range []string{"README.md", "CHANGELOG.md", "SECURITY.md", "manifests/charts/stowage/README.md"} {
 		texts[name] = read(t, name)
 	}
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {

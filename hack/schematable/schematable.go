@@ -29,6 +29,8 @@ func Type(s *schema) string {
 		return kind
 	case s.Type == "" && open:
 		return "object or string"
+	case s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil:
+		return "object of " + plural(Type(s.AdditionalProperties.Schema))
 	case s.Format == "date-time":
 		return "time"
 	}
@@ -61,11 +63,15 @@ func Allowed(s *schema, required bool) []string {
 	}
 	bound(s.MinItems, s.MaxItems, "items")
 	bound(s.MinLength, s.MaxLength, "characters")
-	if s.XListType != nil && *s.XListType == "set" {
+	bound(s.MinProperties, s.MaxProperties, "keys")
+	if s.UniqueItems || s.XListType != nil && *s.XListType == "set" {
 		all = append(all, "no duplicates")
 	}
-	if s.Minimum != nil {
-		all = append(all, "at least "+strconv.FormatFloat(*s.Minimum, 'f', -1, 64))
+	switch number := func(n *float64) string { return strconv.FormatFloat(*n, 'f', -1, 64) }; {
+	case s.Minimum != nil && s.Maximum != nil:
+		all = append(all, number(s.Minimum)+" to "+number(s.Maximum))
+	case s.Minimum != nil:
+		all = append(all, "at least "+number(s.Minimum))
 	}
 	for _, v := range s.XValidations {
 		all = append(all, Text(v.Message))
@@ -79,7 +85,11 @@ func values(s *schema) []string {
 	if len(s.Enum) > 0 {
 		var names []string
 		for _, value := range s.Enum {
-			names = append(names, Code(strings.Trim(string(value.Raw), `"`)))
+			name := strings.Trim(string(value.Raw), `"`)
+			if name == "" {
+				name = `""`
+			}
+			names = append(names, Code(name))
 		}
 		all = append(all, strings.Join(names, ", "))
 	}
@@ -91,7 +101,11 @@ func values(s *schema) []string {
 
 // patterns are patterns in words. Others are printed.
 var patterns = map[string]string{
-	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`: "DNS label",
+	`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`:  "DNS label",
+	`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`: "DNS name",
+	`^/.+`:                             "absolute path",
+	`^([1-9][0-9]?|100)%$`:             "`1%` to `100%`",
+	`^sha256:[0-9a-f]{64}$`:            "`sha256:` and 64 hexadecimal digits",
 	`^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$|[{][{%#]`:                         "quantity such as `1073741824` or `1Gi`, or a template",
 	`^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`: "quantity",
 }

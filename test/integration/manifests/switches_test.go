@@ -249,7 +249,7 @@ func TestEveryValueIsTried(t *testing.T) {
 // leaves collects the paths of values that a schema knows: of objects with properties
 // those of these.
 func leaves(root, schema map[string]any, path string, found map[string]bool) {
-	if ref, ok := schema["$ref"].(string); ok {
+	for ref, ok := schema["$ref"].(string); ok; ref, ok = schema["$ref"].(string) {
 		schema, _ = dig(root, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...).(map[string]any)
 		if strings.HasSuffix(ref, "/resources") {
 			found[path] = true // Kubernetes' own

@@ -63,7 +63,6 @@ func TestHelm(t *testing.T) {
 		"LocalDiskReport one", "Namespace stowage-system")
 	s.kubectl("delete", "crd", "localdiskreports.stowage.dev")
 	s.kubectl("delete", "namespace", "stowage-system")
-	s.kubectl("-n", "kube-system", "delete", "lease", "stowage-scheduler")
 	s.left()
 	s.removeAll("early", "late")
 }

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
@@ -39,9 +40,10 @@ import (
 // site is an empty cluster with a node, a scheduler and a kubelet of sorts.
 type site struct {
 	*cluster.Cluster
-	t       *testing.T
-	client  dynamic.Interface
-	kubelet *kubelet
+	t         *testing.T
+	client    dynamic.Interface
+	kubelet   *kubelet
+	namespace string // of the release
 }
 
 func newSite(t *testing.T) *site {
@@ -66,7 +68,7 @@ func newSite(t *testing.T) *site {
 			t.Error(err)
 		}
 	})
-	s := &site{Cluster: c, t: t}
+	s := &site{Cluster: c, t: t, namespace: namespace}
 	if s.client, err = dynamic.NewForConfig(c.RESTConfig()); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +101,7 @@ func (s *site) pods() string {
 	for _, p := range pods.Items {
 		fmt.Fprintf(&b, "pod %s/%s of node %q: %s, deleted %v, finalizers %v\n", p.Namespace, p.Name, p.Spec.NodeName, p.Status.Phase, p.DeletionTimestamp, p.Finalizers)
 	}
-	events, err := core.Events(namespace).List(s.t.Context(), metav1.ListOptions{})
+	events, err := core.Events(s.namespace).List(s.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		return b.String() + err.Error()
 	}
@@ -112,15 +114,18 @@ func (s *site) pods() string {
 // tryHelm is helm that may fail.
 func (s *site) tryHelm(args ...string) (string, error) {
 	s.t.Helper()
-	return command(s.t, tools.helm, append(args, "--kubeconfig", s.Kubeconfig(), "--namespace", namespace)...)
+	return command(s.t, tools.helm, append(args, "--kubeconfig", s.Kubeconfig(), "--namespace", s.namespace)...)
 }
 
-// TestHelm: installed on an empty cluster, upgraded over a workload, and uninstalled;
-// nothing is left but what users have, and no volume that cannot be deleted.
+// TestHelm: installed on an empty cluster into a namespace of any name, upgraded over a workload,
+// and uninstalled; nothing is left but what users have, and no volume that cannot be deleted.
 func TestHelm(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
+	s.namespace = "storage"
 	s.helm("install", release, chart, "--create-namespace", "--wait", "--timeout", waitTimeout.String(), "--set", "crds.keep=false")
+	s.checkWriters()
+	s.checkSecond()
 	volumes := s.makeWorkload()
 
 	before := s.look(volumes)
@@ -130,7 +135,7 @@ func TestHelm(t *testing.T) {
 	}
 
 	s.helm("uninstall", release, "--wait", "--timeout", waitTimeout.String())
-	s.checkLeft(volumes, namespace+"/stowage-release")
+	s.checkLeft(volumes, s.namespace+"/stowage-release")
 	s.checkNothingLeft(false)
 }
 
@@ -158,8 +163,51 @@ func TestManifests(t *testing.T) {
 	slices.Reverse(objects)
 	s.delete(uninstall)
 	s.delete(objects)
-	s.checkLeft(volumes, namespace+"/stowage-release")
+	s.checkLeft(volumes, s.namespace+"/stowage-release")
 	s.checkNothingLeft(true)
+}
+
+// checkWriters: the policies are those of the provisioners in the namespace of the release. An account of
+// the same name in another namespace may write nothing.
+func (s *site) checkWriters() {
+	s.t.Helper()
+	node := cluster.NodeSet{Count: 1}.Nodes()[0].Name
+	create := func(space, report string) error {
+		config := rest.CopyConfig(s.RESTConfig())
+		config.Impersonate = rest.ImpersonationConfig{
+			UserName: "system:serviceaccount:" + space + ":stowage-provisioner", Groups: []string{"system:serviceaccounts", "system:authenticated"},
+			Extra: map[string][]string{"authentication.kubernetes.io/node-name": {node}},
+		}
+		client, err := dynamic.NewForConfig(config)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		o := parse(s.t, "apiVersion: stowage.dev/v1alpha1\nkind: LocalDiskReport\nmetadata: {name: "+report+"}\nspec: {nodeName: "+report+", page: 1}\n")[0]
+		_, err = cluster.ResourceOf(client, o).Create(s.t.Context(), o, dryRun)
+		return err
+	}
+	var err error
+	if !comes(s.t, func() bool {
+		err = create(s.namespace, "other")
+		return err != nil && strings.Contains(err.Error(), "writes its own report only")
+	}) {
+		s.t.Errorf("the report of another node: %v, want the policy to deny it", err)
+	}
+	if err := create(s.namespace, node); err != nil {
+		s.t.Errorf("the provisioner's own report: %v", err)
+	}
+	if err := create(namespace, node); !apierrors.IsForbidden(err) {
+		s.t.Errorf("the report of an account in another namespace: %v, want it forbidden", err)
+	}
+}
+
+// checkSecond: a cluster has one release, since its cluster-wide objects have fixed names.
+func (s *site) checkSecond() {
+	s.t.Helper()
+	out, err := command(s.t, tools.helm, "install", "second", chart, "--kubeconfig", s.Kubeconfig(), "--namespace", "second", "--create-namespace")
+	if err == nil || !strings.Contains(err.Error(), `invalid ownership metadata`) {
+		s.t.Errorf("a second release: %v, want it refused\n%s", err, out)
+	}
 }
 
 func (s *site) apply(objects []object) {
@@ -208,13 +256,13 @@ func until[T runtime.Object](s *site, resource, space, name string, done func(T)
 // waitDaemonSet returns when the provisioners run.
 func (s *site) waitDaemonSet() {
 	s.t.Helper()
-	until(s, "daemonsets", namespace, "stowage-provisioner", func(set *appsv1.DaemonSet) bool { return set.Status.NumberReady == 1 })
+	until(s, "daemonsets", s.namespace, "stowage-provisioner", func(set *appsv1.DaemonSet) bool { return set.Status.NumberReady == 1 })
 }
 
 // waitJob returns when the Job has succeeded.
 func (s *site) waitJob() {
 	s.t.Helper()
-	until(s, "jobs", namespace, "stowage-release", func(job *batchv1.Job) bool {
+	until(s, "jobs", s.namespace, "stowage-release", func(job *batchv1.Job) bool {
 		return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 			return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
 		})
@@ -369,7 +417,7 @@ func (s *site) left(alsoNamespace bool) []string {
 				continue
 			}
 			for _, o := range objects.Items {
-				if ours(&o) && (alsoNamespace || r.Name != "namespaces") {
+				if s.ours(&o) && (alsoNamespace || r.Name != "namespaces") {
 					left = append(left, name(&o))
 				}
 			}
@@ -379,8 +427,8 @@ func (s *site) left(alsoNamespace bool) []string {
 }
 
 // ours reports whether an object is of Stowage: by its label, its name or its namespace.
-func ours(o *unstructured.Unstructured) bool {
+func (s *site) ours(o *unstructured.Unstructured) bool {
 	standard := []string{"ServiceAccount default", "ConfigMap kube-root-ca.crt"}
 	return o.GetLabels()["app.kubernetes.io/part-of"] == "stowage" || strings.Contains(o.GetName(), "stowage") ||
-		o.GetNamespace() == namespace && !slices.Contains(standard, o.GetKind()+" "+o.GetName())
+		o.GetNamespace() == s.namespace && !slices.Contains(standard, o.GetKind()+" "+o.GetName())
 }

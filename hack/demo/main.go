@@ -4,10 +4,10 @@
 // Command demo schedules stateful pods by their volumes on a real control plane
 // on this machine, prints what happens, and checks the outcome.
 //
-//	go run ./hack/demo           from the top of the repository, as "make demo" does
-//	KEEP=1 go run ./hack/demo    leaves the cluster running until Ctrl-C
+//	make demo           builds and runs it
+//	make demo KEEP=1    leaves the cluster running until Ctrl-C
 //
-// It builds and starts etcd, kube-apiserver, kube-controller-manager, simulated
+// It starts the programs that make demo builds beside it. It builds and starts etcd, kube-apiserver, kube-controller-manager, simulated
 // nodes, the stock kube-scheduler and, as a second scheduler with the sample
 // configuration and rights of manifests/scheduler/second, stowage-scheduler. Three
 // nodes get stowage-provisioner, which publishes plain folders. All of it ends with
@@ -132,35 +132,42 @@ type demo struct {
 	begin     time.Time
 	changes   await.Changes // of nodes, pods, claims and volumes
 
-	provisioner string // path of the binary
-	plugin      string // path of kubectl-stowage
-	disks       string // folder of the nodes' disks; empty before there are any
+	programs programs
+	disks    string // folder of the nodes' disks; empty before there are any
 
 	background sync.WaitGroup // of the external provisioner
 	end        func()         // stops it and the informers
 }
 
-// start builds and starts everything that the steps need.
+// programs are the paths of what is built with the demo.
+type programs struct{ scheduler, provisioner, plugin string }
+
+// findPrograms finds them beside the demo.
+func findPrograms() (p programs, err error) {
+	demo, err := os.Executable()
+	if err != nil {
+		return p, err
+	}
+	for name, file := range map[string]*string{"scheduler": &p.scheduler, "provisioner": &p.provisioner, "kubectl-stowage": &p.plugin} {
+		*file = filepath.Join(filepath.Dir(demo), name)
+		if _, err := os.Stat(*file); err != nil {
+			return p, fmt.Errorf("run make demo, which builds this beside the demo: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// start builds the control plane and starts everything that the steps need.
 func start(ctx context.Context) (_ *demo, err error) {
 	config, err := os.ReadFile(configFile)
 	if err != nil {
 		return nil, fmt.Errorf("run this from the top of the repository (make demo): %w", err)
 	}
-	progress := cluster.BuildOptions{Progress: os.Stderr}
-	fmt.Fprintln(os.Stderr, "Building the control plane, stowage-scheduler, stowage-provisioner and kubectl-stowage, unless they are up to date ...")
-	binaries, err := cluster.Build(ctx, progress)
+	built, err := findPrograms()
 	if err != nil {
 		return nil, err
 	}
-	scheduler, err := cluster.BuildCommand(ctx, progress, "stowage.dev/stowage/cmd/scheduler")
-	if err != nil {
-		return nil, err
-	}
-	provisioner, err := provisioners.Build(ctx, os.Stderr)
-	if err != nil {
-		return nil, err
-	}
-	plugin, err := cluster.BuildCommand(ctx, progress, "stowage.dev/stowage/cmd/kubectl-stowage")
+	binaries, err := cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr})
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +179,7 @@ func start(ctx context.Context) (_ *demo, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &demo{cluster: c, begin: begin, provisioner: provisioner, plugin: plugin, end: func() {}}
+	d := &demo{cluster: c, begin: begin, programs: built, end: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.stop(false))
@@ -181,7 +188,7 @@ func start(ctx context.Context) (_ *demo, err error) {
 	if err := provisioners.Apply(ctx, c); err != nil {
 		return nil, err
 	}
-	if err := d.startSchedulers(ctx, scheduler, config); err != nil {
+	if err := d.startSchedulers(ctx, config); err != nil {
 		return nil, err
 	}
 	err = d.startBackground()
@@ -190,7 +197,7 @@ func start(ctx context.Context) (_ *demo, err error) {
 
 // startSchedulers runs the stock scheduler and stowage-scheduler, the latter with the rights of
 // its service account only.
-func (d *demo) startSchedulers(ctx context.Context, binary string, config []byte) error {
+func (d *demo) startSchedulers(ctx context.Context, config []byte) error {
 	if err := d.cluster.CreateFiles(ctx, rights...); err != nil {
 		return err
 	}
@@ -201,7 +208,7 @@ func (d *demo) startSchedulers(ctx context.Context, binary string, config []byte
 	})
 	group.Go(func() (err error) {
 		d.scheduler, err = d.cluster.StartHealthyScheduler(ctx, cluster.SchedulerOptions{
-			Name: stowage, Binary: binary, ConfigYAML: config, LeaderElect: true,
+			Name: stowage, Binary: d.programs.scheduler, ConfigYAML: config, LeaderElect: true,
 			User:   "system:serviceaccount:kube-system:stowage-scheduler",
 			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"},
 		})
@@ -266,5 +273,5 @@ The cluster stays up until Ctrl-C. In another terminal:
 stowage-scheduler places pods with schedulerName: %s. The nodes' disks are in
 %s, logs in
 %s.
-`, d.cluster.Kubeconfig(), d.plugin, stowage, d.disks, d.cluster.Folder())
+`, d.cluster.Kubeconfig(), d.programs.plugin, stowage, d.disks, d.cluster.Folder())
 }

@@ -80,7 +80,7 @@ func (d *demo) startProvisioner(ctx context.Context, node string) error {
 		}
 		classes[class] = map[string]any{"hostDir": filepath.Join(folder, class), "allowDirectories": true, "directoryPattern": "disk*"}
 	}
-	p := provisioners.Process{Cluster: d.cluster, Binary: d.provisioner, Node: node, Folder: filepath.Join(folder, "provisioner")}
+	p := provisioners.Process{Cluster: d.cluster, Binary: d.programs.provisioner, Node: node, Folder: filepath.Join(folder, "provisioner")}
 	if err := p.MakeFolders(); err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ var steps = []step{
 // ask runs the kubectl plugin, and prints its output, which must contain a text.
 func ask(want string, args ...string) func(context.Context, *demo) error {
 	return func(ctx context.Context, d *demo) error {
-		cmd := exec.CommandContext(ctx, d.plugin, args...)
+		cmd := exec.CommandContext(ctx, d.programs.plugin, args...)
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+d.cluster.Kubeconfig(), "COLUMNS=97")
 		out, err := cmd.CombinedOutput()
 		fmt.Println()

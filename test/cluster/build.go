@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -116,6 +117,20 @@ type target struct {
 	path      *string // receives the binary's path
 }
 
+var majorVersion = regexp.MustCompile(`/v\d+$`)
+
+// executable is the file that the go command makes of the package.
+func (t target) executable() string { return path.Base(majorVersion.ReplaceAllString(t.pkg, "")) }
+
+// names are those of targets, for messages.
+func names(targets []target) string {
+	var all []string
+	for _, t := range targets {
+		all = append(all, t.name)
+	}
+	return strings.Join(all, ", ")
+}
+
 func (b *Binaries) targets() []target {
 	return []target{
 		{"etcd", "go.etcd.io/etcd/server/v3", &b.Etcd},
@@ -150,17 +165,10 @@ func (m module) build(ctx context.Context, o BuildOptions, targets []target) err
 		return nil
 	}
 	begin := time.Now()
-	fmt.Fprintf(o.Progress, "Building %s %s into %s; the first build of a control plane takes about 8 minutes on 2 cores\n", m.product, m.version, m.cache)
-	for i, t := range missing {
-		label := fmt.Sprintf("%s (%d of %d)", t.name, i+1, len(missing))
-		fmt.Fprintf(o.Progress, "  building %s\n", label)
-		job := buildJob{
-			module: m.dir, pkg: t.pkg, out: *t.path, args: []string{"-ldflags", m.ldflags},
-			label: label, progress: o.Progress,
-		}
-		if err := job.build(ctx); err != nil {
-			return err
-		}
+	fmt.Fprintf(o.Progress, "Building %s of %s %s into %s\n", names(missing), m.product, m.version, m.cache)
+	job := buildJob{module: m.dir, folder: m.cache, targets: missing, args: []string{"-ldflags", m.ldflags}, progress: o.Progress}
+	if err := job.build(ctx); err != nil {
+		return err
 	}
 	fmt.Fprintf(o.Progress, "Built %s in %s\n", m.product, time.Since(begin).Round(time.Second))
 	return nil
@@ -195,18 +203,15 @@ func BuildCommand(ctx context.Context, o BuildOptions, pkg string, goArgs ...str
 		return "", err
 	}
 	defer unlock()
-	name := path.Base(pkg)
-	out := filepath.Join(dir, name)
-	job := buildJob{module: src.root, pkg: pkg, out: out, args: goArgs, label: name, progress: o.Progress}
+	out := filepath.Join(dir, path.Base(pkg))
+	job := buildJob{module: src.root, folder: dir, targets: []target{{path.Base(pkg), pkg, &out}}, args: goArgs, progress: o.Progress}
 	if _, err := os.Stat(out); err == nil {
-		return out, job.run(ctx, out) // the go command leaves an up-to-date file alone
+		return out, job.run(ctx, dir) // the go command leaves an up-to-date file alone
 	}
 	return out, job.build(ctx)
 }
 
 const (
-	// progressPeriod is how often a long build reports progress.
-	progressPeriod = 20 * time.Second
 	// lockRetry is how often a lock that another process holds is tried again:
 	// waiting for a file lock cannot be interrupted.
 	lockRetry = 200 * time.Millisecond
@@ -214,67 +219,80 @@ const (
 	unfinished = ".building"
 )
 
-// buildJob is one binary to build.
+// buildJob are commands of a module, built by one run of the go command, which compiles what they
+// share once and links one while it compiles the others.
 type buildJob struct {
-	module   string   // folder of the module
-	pkg      string   // import path of the command
-	out      string   // path of the binary
+	module   string // its folder
+	folder   string // of the binaries
+	targets  []target
 	args     []string // for "go build"
-	label    string   // what progress calls it
 	progress io.Writer
 }
 
-// build builds in a folder next to the binary's path and moves the binary there once it is
-// complete, so that a binary that exists is a whole one. The caller holds the lock of the folder
-// that the binary is in.
+// build builds in a folder next to the binaries and moves each there once all are complete, so that
+// a binary that exists is a whole one. The caller holds the lock of the folder.
 func (j buildJob) build(ctx context.Context) error {
-	dir := filepath.Join(filepath.Dir(j.out), unfinished)
+	dir := filepath.Join(j.folder, unfinished)
 	if err := os.RemoveAll(dir); err != nil { // of a build that was killed
 		return err
 	}
 	defer os.RemoveAll(dir)
-	built := filepath.Join(dir, filepath.Base(j.out)) // the go command makes the folder
-	if err := j.run(ctx, built); err != nil {
+	if err := j.run(ctx, dir); err != nil {
 		return err
 	}
-	return os.Rename(built, j.out)
+	for _, t := range j.targets {
+		if err := os.Rename(filepath.Join(dir, t.executable()), *t.path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (j buildJob) run(ctx context.Context, out string) error {
-	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-buildvcs=false", "-o", out}, j.args, []string{j.pkg})...)
-	cmd.Dir = j.module
-	// Without variables that change the build: cross-compilation, workspaces and flags such as
-	// -mod=vendor.
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+// run runs the go command, which makes the folder, and hack/progress.sh, which prints its progress.
+func (j buildJob) run(ctx context.Context, folder string) error {
+	args := slices.Clone(j.args)
+	for _, t := range j.targets {
+		args = append(args, t.pkg)
+	}
+	root, err := findRoot()
+	if err != nil {
+		return err
+	}
+	build := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-v", "-buildvcs=false", "-o", folder + "/"}, args)...)
+	build.Dir, build.Env = j.module, j.environment()
+	// Interrupted rather than killed, the go command ends its compilers and
+	// removes its temporary files.
+	build.Cancel = func() error { return build.Process.Signal(os.Interrupt) }
+	build.WaitDelay = deadline.Wait() / 6
+	// It ends with the output that it reads.
+	progress := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(root, "hack", "progress.sh"), args...)
+	progress.Dir, progress.Env = build.Dir, build.Env
+	var failures bytes.Buffer
+	progress.Stdout, progress.Stderr = j.progress, &failures
+	if progress.Stdin, err = build.StderrPipe(); err != nil {
+		return err
+	}
+	if err := progress.Start(); err != nil {
+		return err
+	}
+	if err := build.Start(); err != nil {
+		return fmt.Errorf("build %s: %w: is Go installed and on PATH?", names(j.targets), errors.Join(err, progress.Wait()))
+	}
+	if err := errors.Join(build.Wait(), progress.Wait()); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", names(j.targets), errors.Join(err, ctx.Err()), failures.Bytes())
+	}
+	return nil
+}
+
+// environment is that of this process, without variables that change the build: cross-compilation,
+// workspaces and flags such as -mod=vendor. Most compilers end before it is worth collecting their
+// garbage: unless the caller sets that, they do not, and take a seventh less time.
+func (j buildJob) environment() []string {
+	caller := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return slices.Contains([]string{"GOOS", "GOARCH", "GOFLAGS", "GOWORK", "PWD"}, name)
 	})
-	cmd.Env = append(cmd.Env, "GOWORK=off", "PWD="+j.module)
-	// Interrupted rather than killed, the go command ends its compilers and
-	// removes its temporary files.
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = deadline.Wait() / 6
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
-	begin := time.Now()
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("build %s: %w: is Go installed and on PATH?", j.pkg, err)
-	}
-	ended := make(chan error)
-	go func() { ended <- cmd.Wait() }()
-	ticker := time.NewTicker(progressPeriod)
-	defer ticker.Stop()
-	for {
-		select {
-		case err := <-ended:
-			if err != nil {
-				return fmt.Errorf("build %s: %w\n%s", j.pkg, errors.Join(err, ctx.Err()), output.Bytes())
-			}
-			return nil
-		case <-ticker.C:
-			fmt.Fprintf(j.progress, "  still building %s after %s\n", j.label, time.Since(begin).Round(time.Second))
-		}
-	}
+	return slices.Concat([]string{"GOGC=off", "GOMEMLIMIT=512MiB"}, caller, []string{"GOWORK=off", "PWD=" + j.module})
 }
 
 // lockFolder makes a folder, locks it exclusively, and returns the function that unlocks it. The

@@ -64,7 +64,7 @@ func BuildEarlier(ctx context.Context, o BuildOptions, pkg string) (_ string, er
 			return "", fmt.Errorf("check out: %w: %s", err, text)
 		}
 	}
-	return out, buildJob{module: sources, pkg: pkg, out: out, label: name + " of an earlier commit", progress: o.Progress}.build(ctx)
+	return out, buildJob{module: sources, folder: dir, targets: []target{{name, pkg, &out}}, progress: o.Progress}.build(ctx)
 }
 
 // EarlierManifests writes the folder manifests of commit Earlier into a folder, which exists.

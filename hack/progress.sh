@@ -20,8 +20,8 @@ terminal=
 
 compiled=0 total=0 shown=-$interval last='' line='' part=''
 
-# Prints the progress unless it has been printed within the interval. Short builds are not counted: it
-# takes seconds. The build goes on meanwhile, so the number is a few too high or too low.
+# Prints the progress unless it has been printed within the interval. To count packages takes seconds,
+# so it is not done for short builds, and the build compiles some meanwhile: the total is not exact.
 show() {
   ((compiled > 0 && SECONDS - shown >= interval)) || return 0
   if ((total == 0 && SECONDS > 2 && ${#build[@]} > 0)); then

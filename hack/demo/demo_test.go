@@ -200,3 +200,11 @@ func TestTotals(t *testing.T) {
 		t.Errorf("totals (-want +got):\n%s", diff)
 	}
 }
+
+// TestPrograms: without what make demo builds beside it, the demo does not start.
+func TestPrograms(t *testing.T) {
+	t.Parallel()
+	if _, err := findPrograms(); err == nil || !strings.HasPrefix(err.Error(), "run make demo") {
+		t.Errorf("error %v, want one that names make demo", err)
+	}
+}

@@ -173,12 +173,55 @@ func TestBuildCommand(t *testing.T) {
 	if err == nil || !strings.HasPrefix(string(out), "usage: requirements") {
 		t.Errorf("the built binary printed %q, %v", out, err)
 	}
-	if _, err := BuildCommand(t.Context(), BuildOptions{}, program+"/missing"); err == nil || !strings.Contains(err.Error(), program+"/missing") {
-		t.Errorf("building a missing package: %v, want an error that names it", err)
+	if _, err := BuildCommand(t.Context(), BuildOptions{}, program+"/missing"); err == nil || !strings.Contains(err.Error(), "no required module provides package "+program+"/missing") {
+		t.Errorf("building a missing package: %v, want what the go command printed", err)
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 2 {
 		t.Errorf("in the cache: %v, %v; want the binary and the lock alone", left, err)
+	}
+}
+
+func TestExecutable(t *testing.T) {
+	t.Parallel()
+	for pkg, want := range map[string]string{
+		"k8s.io/kubernetes/cmd/kubectl": "kubectl",
+		"go.etcd.io/etcd/server/v3":     "server",
+	} {
+		if got := (target{pkg: pkg}).executable(); got != want {
+			t.Errorf("the file that go makes of %s is %s, want %s", pkg, got, want)
+		}
+	}
+}
+
+// TestProgress: hack/progress.sh prints progress for packages, and passes on all other lines.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	script := filepath.Join(must[sources](t)(findSources()).root, "hack", "progress.sh")
+	tests := map[string]struct{ in, progress, failures string }{
+		"nothing to compile": {},
+		"packages": {
+			in:       "internal/goarch\ngo.etcd.io/etcd/server/v3\n",
+			progress: "     0s  1 packages compiled, at internal/goarch\n     0s  2 packages compiled\n",
+		},
+		"an error":                    {in: "# a.b/c\nc.go:1:1: expected 'package'\n", failures: "# a.b/c\nc.go:1:1: expected 'package'\n"},
+		"a last line without its end": {in: "cannot load a.b/c", failures: "cannot load a.b/c\n"},
+	}
+	seconds := regexp.MustCompile(` +\d+s  `)
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), script)
+			var progress, failures bytes.Buffer
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(tc.in), &progress, &failures
+			if err := cmd.Run(); err != nil {
+				t.Fatal(err)
+			}
+			got := []string{seconds.ReplaceAllString(progress.String(), "     0s  "), failures.String()}
+			if diff := cmp.Diff([]string{tc.progress, tc.failures}, got); diff != "" {
+				t.Errorf("progress and errors (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -98,7 +98,7 @@ func createDaemonSet(ctx context.Context, c *cluster.Cluster) error {
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "provisioner", Image: image}}},
+				Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "provisioner", Image: image}}},
 			},
 		},
 	}, metav1.CreateOptions{})

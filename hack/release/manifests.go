@@ -67,9 +67,10 @@ func (r release) copyManifests(ctx context.Context, to string) ([]string, error)
 
 // packChart changes a copy of the chart and packs it. Helm takes the modification times of files over.
 func (r release) packChart(ctx context.Context, chart string, images []image) error {
-	values := filepath.Join(chart, "values.yaml")
-	if err := replaceOnce(values, "  registry: "+defaultRegistry+" ", "  registry: "+r.registry+" "); err != nil {
-		return err
+	for file, form := range map[string]string{"values.yaml": "  registry: %s\n", "README.md": "| `image.registry` | string | `\"%s\"` |"} {
+		if err := replaceOnce(filepath.Join(chart, file), fmt.Sprintf(form, defaultRegistry), fmt.Sprintf(form, r.registry)); err != nil {
+			return err
+		}
 	}
 	digests := map[string]string{}
 	for _, i := range images {

@@ -187,7 +187,7 @@ func TestPackRefuses(t *testing.T) {
 		"an image is gone": {remove("stowage-csi.tar"), "manifests/images has image stowage-csi"},
 		"a chart that does not name the registry": {func(t *testing.T, r *release) {
 			write(t, filepath.Join(r.source, "manifests/charts/stowage/values.yaml"), []byte("image: {}\n"))
-		}, `values.yaml has "  registry: stowage.dev " 0 times, want once`},
+		}, `values.yaml has "  registry: stowage.dev\n" 0 times, want once`},
 		"a chart that Helm rejects": {func(t *testing.T, r *release) {
 			write(t, filepath.Join(r.source, "manifests/charts/stowage/Chart.yaml"), []byte("name: stowage\n"))
 		}, "pack the chart: helm package"},

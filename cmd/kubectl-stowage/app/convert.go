@@ -37,11 +37,15 @@ func newConvertValuesCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("--filename: %w", err)
 			}
+			source := filename
+			if source == "-" {
+				source = "standard input"
+			}
 			result, err := chartvalues.Convert(values)
 			if err != nil {
 				var invalid []error
 				for _, fault := range faults(err) {
-					invalid = append(invalid, fmt.Errorf("%s: %s", filename, fault))
+					invalid = append(invalid, fmt.Errorf("%s: %s", source, fault))
 				}
 				return errors.Join(invalid...)
 			}

@@ -36,7 +36,7 @@ func TestConvertValues(t *testing.T) {
 		"a warning":                    {in: sample + "image: mine", out: converted, err: "warning: image: the provisioner has another image: remove it; if images come from a mirror, set image.registry\n"},
 		"all errors, and no values": {
 			in: sample + "image: mine\nclases: []\ntolerations: {}", code: 1,
-			err: "error: -: clases: Forbidden: unknown value: the chart of sig-storage-local-static-provisioner has none of this name: correct or remove it\n-: tolerations: Invalid value: must be a list\n",
+			err: "error: standard input: clases: Forbidden: unknown value: the chart of sig-storage-local-static-provisioner has none of this name: correct or remove it\nstandard input: tolerations: Invalid value: must be a list\n",
 		},
 		"no YAML":   {in: "a: b: c", code: 1, err: "error: --filename: -: must be a YAML object with Helm values: error converting YAML to JSON: yaml: mapping values are not allowed in this context\n"},
 		"no object": {in: "[a]", code: 1, err: "error: --filename: -: must be a YAML object with Helm values: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}\n"},

@@ -136,6 +136,22 @@ func (s *grouped) cheapest(r *Request, k int, dst []*Volume) []*Volume {
 	return dst
 }
 
+// cursors appends the beginnings of the lists with volumes that serve the request.
+func (s *grouped) cursors(r *Request, dst []cursor) []cursor {
+	compatible := s.compatible(r)
+	for i := range compatible {
+		g := &compatible[i]
+		if !g.kind.modes.Contains(r.AccessModes) {
+			continue
+		}
+		c := cursor{list: &g.list}
+		c.rest, c.chunk = g.list.seek(r.Bytes)
+		c.settle(r)
+		dst = append(dst, c)
+	}
+	return dst
+}
+
 // check returns the first violated invariant.
 func (s *grouped) check() error {
 	for i := range s.groups {

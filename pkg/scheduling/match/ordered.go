@@ -110,6 +110,31 @@ func (o *ordered) cheapest(r *Request, k int, dst []*Volume) []*Volume {
 	return dst
 }
 
+// cursor is a position in an ordered list. rest begins with the volume at the position and
+// ends with its chunk; it is empty at the end of the list.
+type cursor struct {
+	list  *ordered
+	rest  []entry
+	chunk int
+}
+
+// settle moves the cursor to the next volume that the request's selector matches, if it is
+// not at one.
+func (c *cursor) settle(r *Request) {
+	for {
+		if len(c.rest) == 0 {
+			if c.chunk++; c.chunk >= len(c.list.chunks) {
+				return
+			}
+			c.rest = c.list.chunks[c.chunk]
+		}
+		if r.selects(c.rest[0].volume) {
+			return
+		}
+		c.rest = c.rest[1:]
+	}
+}
+
 // fromEnd returns the bytes of the volume that n larger ones follow; the list must have
 // more than n.
 func (o *ordered) fromEnd(n int) int64 {

@@ -5,6 +5,7 @@ package match
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 )
@@ -91,6 +92,45 @@ func (p *Pool) Cheapest(r *Request, k int, dst []*Volume) []*Volume {
 		if volumes := index.byValue[value]; volumes != nil {
 			split := len(dst)
 			dst = Merge(r, k, volumes.cheapest(r, k, dst), begin, split)
+		}
+	}
+	return dst
+}
+
+// Each calls yield with each volume that serves the request, in the order of Less, until it
+// returns false. The pool must not change meanwhile.
+func (p *Pool) Each(r *Request) iter.Seq[*Volume] {
+	return func(yield func(*Volume) bool) {
+		var few [4]cursor
+		cursors := p.cursors(r, few[:0])
+		for {
+			var first *cursor
+			for i := range cursors {
+				if c := &cursors[i]; len(c.rest) > 0 && (first == nil || Less(r, c.rest[0].volume, first.rest[0].volume)) {
+					first = c
+				}
+			}
+			if first == nil || !yield(first.rest[0].volume) {
+				return
+			}
+			first.rest = first.rest[1:]
+			first.settle(r)
+		}
+	}
+}
+
+// cursors appends the beginnings of all lists with volumes that serve the request.
+func (p *Pool) cursors(r *Request, dst []cursor) []cursor {
+	index, by := p.mostSelective(r)
+	switch {
+	case index == nil:
+		return p.all.cursors(r, dst)
+	case by.anyValue:
+		return index.anyValue.cursors(r, dst)
+	}
+	for _, value := range by.values {
+		if volumes := index.byValue[value]; volumes != nil {
+			dst = volumes.cursors(r, dst)
 		}
 	}
 	return dst

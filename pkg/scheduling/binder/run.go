@@ -149,14 +149,14 @@ func (r *run) request(ctx context.Context) error {
 	return r.stage(ctx, "select_node", r.selectNodes)
 }
 
-// missing returns a failure if the pod or the node does not exist.
+// missing returns a failure if the plan's pod or its node does not exist.
 func (r *run) missing() *plan.Failure {
-	pod := r.plan.Pod.String()
-	if !r.cache.PodExists(r.plan.Pod, r.plan.PodUID) {
-		return &plan.Failure{Code: plan.PodGone, Pod: pod, Node: r.plan.Node}
-	}
-	if !r.cache.NodeExists(r.plan.Node) {
-		return &plan.Failure{Code: plan.NodeGone, Pod: pod, Node: r.plan.Node}
+	p := r.plan
+	switch {
+	case p.Pod.Name != "" && !r.cache.PodExists(p.Pod, p.PodUID):
+		return &plan.Failure{Code: plan.PodGone, Subject: p.Subject(), Node: p.Node}
+	case p.Node != "" && !r.cache.NodeExists(p.Node):
+		return &plan.Failure{Code: plan.NodeGone, Subject: p.Subject(), Node: p.Node}
 	}
 	return nil
 }
@@ -291,7 +291,7 @@ func (r *run) explain(ctx context.Context, err error) error {
 	case errors.Is(err, errDeadline):
 		return &TimeoutError{After: r.timeout, Waiting: r.waitingFor()}
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
-		return fmt.Errorf("binding the volumes of pod %q was stopped: %w", r.plan.Pod, err)
+		return fmt.Errorf("binding the volumes of %s was stopped: %w", r.plan.Subject(), err)
 	default:
 		return err
 	}

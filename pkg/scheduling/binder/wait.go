@@ -186,13 +186,13 @@ func (r *run) waitingFor() []string {
 
 // offNode returns a failure if the claim's volume cannot be used on the node.
 func (r *run) offNode(s claimState) *plan.Failure {
-	if s.volume == nil {
+	if s.volume == nil || r.plan.Node == "" {
 		return nil
 	}
 	exists, admits := r.cache.NodeAdmits(s.volume, r.plan.Node)
 	switch {
 	case !exists:
-		return &plan.Failure{Code: plan.NodeGone, Pod: r.plan.Pod.String(), Node: r.plan.Node}
+		return &plan.Failure{Code: plan.NodeGone, Subject: r.plan.Subject(), Node: r.plan.Node}
 	case !admits:
 		return &plan.Failure{Code: plan.VolumeOffNode, Claim: s.name, Volume: s.volume.Name, Node: r.plan.Node}
 	}

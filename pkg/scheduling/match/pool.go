@@ -34,6 +34,14 @@ type labelIndex struct {
 // Len returns the number of volumes in the pool.
 func (p *Pool) Len() int { return p.all.size() }
 
+// Largest returns the bytes of the largest volume in the pool, 0 if it is empty.
+func (p *Pool) Largest() (bytes int64) {
+	for i := range p.all.groups {
+		bytes = max(bytes, p.all.groups[i].list.largest)
+	}
+	return bytes
+}
+
 // Insert adds a free volume of the pool's class. A volume of the same name, capacity and
 // kind is replaced; one of the same name that differs in these must have been removed
 // before.

@@ -59,8 +59,8 @@ type Failure struct {
 	// Claim ("namespace/name") and Volume are the binding's, empty if the failure does
 	// not concern one.
 	Claim, Volume string
-	// Pod ("namespace/name") and Node are the plan's, if relevant.
-	Pod, Node string
+	// Node is the plan's, Subject whose volumes it binds, if relevant.
+	Node, Subject string
 	// Other is what was found instead; see the codes.
 	Other string
 }
@@ -76,7 +76,7 @@ func (f *Failure) Error() string {
 	text = strings.NewReplacer(
 		"{volume}", strconv.Quote(f.Volume),
 		"{node}", strconv.Quote(f.Node),
-		"{pod}", strconv.Quote(f.Pod),
+		"{subject}", f.Subject,
 		"{other}", strconv.Quote(f.Other),
 	).Replace(text)
 	if f.Claim == "" {
@@ -103,6 +103,6 @@ var texts = map[FailureCode]string{
 	ProvisioningFailed:  "provisioning failed: the provisioner rejected node {node}",
 	SelectedElsewhere:   "the claim is being provisioned on node {other}",
 	VolumeOffNode:       "the node affinity of volume {volume} does not admit node {node}",
-	NodeGone:            "node {node} was deleted while the volumes of pod {pod} were bound",
-	PodGone:             "pod {pod} was deleted while its volumes were bound",
+	NodeGone:            "node {node} was deleted while the volumes of {subject} were bound",
+	PodGone:             "{subject} was deleted while its volumes were bound",
 }

@@ -18,6 +18,8 @@
 package plan
 
 import (
+	"fmt"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,13 +46,15 @@ const (
 	AnnPreResizeCapacity = "volume.alpha.kubernetes.io/pre-resize-capacity"
 )
 
-// Plan is how one pod's unbound claims become bound on one node. It is immutable, and so
-// is everything it points to.
+// Plan is how one pod's unbound claims become bound on one node, or a claim without a pod. It
+// is immutable, and so is everything it points to.
 type Plan struct {
-	// Pod is the pod the plan is for, PodUID distinguishes pods of that name.
+	// Pod is the pod the plan is for, PodUID distinguishes pods of that name. Both are zero
+	// for a claim that is bound without a pod.
 	Pod    types.NamespacedName
 	PodUID types.UID
-	// Node is the node that the pod is to run on.
+	// Node is the node that the pod is to run on. Without a pod it is the node that must be
+	// able to use the volumes, empty if any may; not empty if there are provisions.
 	Node string
 	// Bindings are claims that get an existing volume; each claim and each volume occurs
 	// once.
@@ -75,6 +79,19 @@ type Provision struct {
 	// for in-tree provisioners (kubernetes.io/…): the PV controller determines their name
 	// (CSI migration) and writes it.
 	Provisioner string
+}
+
+// Subject describes for users whose volumes are bound: the pod, else the first claim.
+func (p *Plan) Subject() string {
+	switch {
+	case p.Pod.Name != "":
+		return fmt.Sprintf("pod %q", p.Pod)
+	case len(p.Bindings) > 0:
+		return fmt.Sprintf("claim %q", claimName(p.Bindings[0].Claim))
+	case len(p.Provisions) > 0:
+		return fmt.Sprintf("claim %q", claimName(p.Provisions[0].Claim))
+	}
+	return "no claim"
 }
 
 // Empty reports whether there is nothing to write because all claims are bound.

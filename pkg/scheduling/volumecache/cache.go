@@ -90,6 +90,8 @@ type Config struct {
 	Informers informers.SharedInformerFactory
 	// Clock bounds how long capacity is held; nil is the real one.
 	Clock clock.PassiveClock
+	// ByClass keeps the free volumes also by class alone, which Assign needs.
+	ByClass bool
 }
 
 // New makes a cache and registers its event handlers.
@@ -126,7 +128,7 @@ func New(cfg Config) (*Cache, error) {
 	c.watch.byKey = map[watchKey]map[*watcher]struct{}{}
 	c.backlog.missing = map[objectRef]string{}
 	c.rejections = rejections{pods: c.pods, byPod: map[types.UID]*rejection{}}
-	c.free = freePools{class: map[string]*class{}}
+	c.free = freePools{class: map[string]*class{}, byClass: cfg.ByClass}
 	c.newest = newestClaims{claims: c.claims, written: map[types.NamespacedName]*v1.PersistentVolumeClaim{}}
 	c.releases = releases{listeners: map[*Listener]struct{}{}, began: map[release]uint64{}, call: c.callListeners}
 	c.reserved = reservations{

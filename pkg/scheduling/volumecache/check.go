@@ -22,11 +22,16 @@ func (c *Cache) Check() error {
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	inPools := 0
 	for name, class := range c.free.class {
+		ofClass := 0
 		for segment, pool := range class.pools {
 			inPools += pool.Len()
+			ofClass += pool.Len()
 			if pool.Len() == 0 || poolOf(segment, class) != pool {
 				fail("class %q: pool of segment %q is empty or not the segment's", name, segment.Key())
 			}
+		}
+		if c.free.byClass && class.all.Len() != ofClass {
+			fail("class %q: %d volumes are in pools, %d in all", name, ofClass, class.all.Len())
 		}
 		if class.object == nil && len(class.pools) == 0 {
 			fail("class %q has neither object nor volumes", name)

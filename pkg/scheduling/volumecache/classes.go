@@ -23,6 +23,8 @@ type class struct {
 	labelKeys map[string]struct{}
 	// pools are the class's, by segment; none is empty.
 	pools map[*segment]*pool
+	// all are the volumes of all pools; empty without Config.ByClass.
+	all match.Pool
 }
 
 // syncClass updates the entry of a class to the object that a scheduling
@@ -57,6 +59,7 @@ func (c *Cache) syncClass(object *storagev1.StorageClass, requests []*match.Requ
 			for _, p := range entry.pools {
 				p.IndexLabel(key)
 			}
+			entry.all.IndexLabel(key)
 		}
 	}
 	return entry

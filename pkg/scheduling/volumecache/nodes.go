@@ -125,7 +125,8 @@ func (c *Cache) NodeExists(name string) bool {
 	return err == nil
 }
 
-// location is the node for which claims are solved: its name and its segments.
+// location is the node for which claims are solved: its name and its segments. The zero
+// location is anywhere.
 type location struct {
 	node     string
 	segments []*segment
@@ -143,7 +144,7 @@ func (c *Cache) locationOf(node *v1.Node) location {
 	return location{node.Name, c.index.SegmentsOf(node)}
 }
 
-func (at location) in(s *segment) bool { return slices.Contains(at.segments, s) }
+func (at location) in(s *segment) bool { return at.node == "" || slices.Contains(at.segments, s) }
 
 // NodeAdmits reports whether the node exists and whether the volume, as passed by the
 // caller, can be used on it, considering CSI migration.

@@ -45,6 +45,7 @@ type pool struct {
 type freePools struct {
 	class   map[string]*class
 	version uint64 // of the last change of any pool
+	byClass bool   // see Config.ByClass
 }
 
 // offer adds a volume to its pool if it is free and not reserved.
@@ -65,6 +66,9 @@ func (f *freePools) offer(v *volume) {
 	f.version++
 	p.version = f.version
 	v.pool = p
+	if f.byClass {
+		class.all.Insert(v.Volume)
+	}
 }
 
 // ensureClass returns the entry of the class and creates it if necessary.
@@ -100,10 +104,13 @@ func (f *freePools) withdraw(v *volume) {
 	f.version++
 	p.version = f.version
 	v.pool = nil
+	class := f.class[v.Class]
+	if f.byClass {
+		class.all.Remove(v.Volume)
+	}
 	if p.Len() > 0 {
 		return
 	}
-	class := f.class[v.Class]
 	v.segment.Data.drop(p)
 	delete(class.pools, v.segment)
 	f.dropUnusedClass(class)

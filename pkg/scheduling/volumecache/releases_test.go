@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+
 	"stowage.dev/kubecompat"
 
 	"stowage.dev/stowage/pkg/scheduling/match"

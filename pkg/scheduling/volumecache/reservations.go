@@ -53,7 +53,13 @@ type hold struct {
 
 	group string // the pod group of the first pod
 
-	pods map[types.UID]struct{}
+	pods map[types.UID]struct{} // its owners
+}
+
+// owner is a pod that reserves, or a claim that is bound without one.
+type owner struct {
+	uid   types.UID
+	group string // the pod's group
 }
 
 // reported reports whether the pool's bytes have decreased by those of the hold since it
@@ -235,20 +241,21 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 	}
 	delete(c.nominated, d.pod.UID)
 	c.rejections.drop(d.pod.UID)
-	return c.commit(s, d.pod, node), match.Reason{}
-}
-
-// commit reserves what the solution chose for the pod.
-func (c *Cache) commit(s *solution, pod *v1.Pod, node string) *plan.Plan {
 	p := &plan.Plan{
-		Pod:    types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name},
-		PodUID: pod.UID,
+		Pod:    types.NamespacedName{Namespace: d.pod.Namespace, Name: d.pod.Name},
+		PodUID: d.pod.UID,
 		Node:   node,
 	}
+	c.commit(s, owner{d.pod.UID, kubecompat.PodGroup(d.pod)}, p)
+	return p, match.Reason{}
+}
+
+// commit reserves what the solution chose for the owner, and adds it to the plan.
+func (c *Cache) commit(s *solution, by owner, p *plan.Plan) {
 	for _, b := range s.bindings {
 		v := c.volume[b.volume.Name]
 		p.Bindings = append(p.Bindings, plan.Binding{Claim: b.of.Claim, Volume: v.PV})
-		c.reserved.reserveVolume(b.of, pod, v)
+		c.reserved.reserveVolume(b.of, by, v)
 	}
 	for _, made := range s.provisions {
 		p.Provisions = append(p.Provisions, plan.Provision{Claim: made.of.Claim, Provisioner: made.group.provisioner})
@@ -256,35 +263,33 @@ func (c *Cache) commit(s *solution, pod *v1.Pod, node string) *plan.Plan {
 		if made.held {
 			existing = c.reserved.byClaim[made.of.key]
 		}
-		c.reserved.reserveNode(made.of, pod, node, made.pool, existing)
+		c.reserved.reserveNode(made, by, p.Node, existing)
 	}
-	return p
 }
 
 // reserveVolume reserves an existing volume for the claim.
-func (r *reservations) reserveVolume(of *pending, pod *v1.Pod, v *volume) {
-	h := r.share(of, pod, v.hold)
+func (r *reservations) reserveVolume(of *pending, by owner, v *volume) {
+	h := r.share(of, by, v.hold)
 	h.volume, v.hold = v, h
 	r.free.withdraw(v)
 }
 
-// reserveNode reserves the provisioning of a volume for the claim on the node, with its
-// bytes in the pool; pool is nil for classes without capacity objects, and for claims that
-// theirs counts. existing is the
-// hold that the claim already has, or nil.
-func (r *reservations) reserveNode(of *pending, pod *v1.Pod, node string, pool *capacityPool, existing *hold) {
-	h := r.share(of, pod, existing)
+// reserveNode reserves the provisioning of a volume on the node, with its bytes in the pool;
+// that is nil for classes without capacity objects, and for claims that theirs counts.
+// existing is the hold that the claim already has, or nil.
+func (r *reservations) reserveNode(made provision, by owner, node string, existing *hold) {
+	h := r.share(made.of, by, existing)
 	h.node = node
-	if pool != nil {
-		h.bytes = of.Bytes
-		pool.addHold(h)
+	if made.pool != nil {
+		h.bytes = made.of.Bytes
+		made.pool.addHold(h)
 		r.enqueue(h, &r.provisioning)
 	}
 }
 
-// share makes the pod an owner of the claim's hold: the existing one, or else a new one
-// that replaces an invalid one.
-func (r *reservations) share(of *pending, pod *v1.Pod, existing *hold) *hold {
+// share adds an owner to the claim's hold: the existing one, or else a new one that replaces
+// an invalid one.
+func (r *reservations) share(of *pending, by owner, existing *hold) *hold {
 	h := existing
 	if h == nil {
 		if old := r.byClaim[of.key]; old != nil {
@@ -292,12 +297,12 @@ func (r *reservations) share(of *pending, pod *v1.Pod, existing *hold) *hold {
 		}
 		h = &hold{
 			claim: of.key, uid: of.Claim.UID, object: of.Claim,
-			began: r.nextSequence(), group: kubecompat.PodGroup(pod), pods: map[types.UID]struct{}{},
+			began: r.nextSequence(), group: by.group, pods: map[types.UID]struct{}{},
 		}
 		r.byClaim[of.key] = h
 	}
-	h.pods[pod.UID] = struct{}{}
-	r.byPod[pod.UID] = append(r.byPod[pod.UID], h)
+	h.pods[by.uid] = struct{}{}
+	r.byPod[by.uid] = append(r.byPod[by.uid], h)
 	return h
 }
 
@@ -316,9 +321,10 @@ func (c *Cache) Reserved(pod types.UID) map[types.NamespacedName]string {
 	return reserved
 }
 
-// Release releases what the pod has reserved; unknown pods are fine.
-func (c *Cache) Release(pod types.UID) {
+// Release releases what the pod has reserved, or what Assign has for the claim; unknown ones
+// are fine.
+func (c *Cache) Release(owner types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reserved.release(pod)
+	c.reserved.release(owner)
 }

@@ -121,7 +121,7 @@ func (h *hold) valid(p *pending) bool {
 // solveHeld handles a claim that has a valid reservation.
 func (c *Cache) solveHeld(s *solution, h *hold, g *group, p *pending, at location) match.Reason {
 	switch {
-	case h.node == at.node:
+	case h.node != "" && h.node == at.node:
 		s.provisions = append(s.provisions, provision{of: p, group: g, held: true})
 	case h.node != "":
 		return match.Reason{Code: match.NodeNotSelected, Claim: p.Claim.Name}

@@ -59,9 +59,12 @@ func (w *watchers) notify(keys ...watchKey) {
 // of its claims. Signals coalesce. The caller calls stop when done.
 func (c *Cache) Subscribe(p *plan.Plan) (changed <-chan struct{}, stop func()) {
 	waiting := &watcher{changed: make(chan struct{}, 1)}
-	waiting.keys = append(waiting.keys,
-		watchKey{kind: watchNode, name: p.Node},
-		watchKey{kind: watchPod, namespace: p.Pod.Namespace, name: p.Pod.Name})
+	if p.Node != "" {
+		waiting.keys = append(waiting.keys, watchKey{kind: watchNode, name: p.Node})
+	}
+	if p.Pod.Name != "" {
+		waiting.keys = append(waiting.keys, watchKey{kind: watchPod, namespace: p.Pod.Namespace, name: p.Pod.Name})
+	}
 	for _, b := range p.Bindings {
 		waiting.keys = append(waiting.keys, watchKey{kind: watchVolume, name: b.Volume.Name}, claimKey(b.Claim))
 	}

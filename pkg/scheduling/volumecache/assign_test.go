@@ -1,0 +1,336 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/scheduling/plan"
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+func newByClassTestbed(t testing.TB, objects ...runtime.Object) *testbed {
+	t.Helper()
+	w := newTestbed(t)
+	w.free.byClass = true
+	w.put(objects...)
+	return w
+}
+
+// assign calls Assign for claims in the store, "claim" or "claim on node", and describes what
+// it has decided by claim: "volume", "volume for node", "provision on node", or the reason.
+func (w *testbed) assign(class string, limit int, of ...Podless) map[string]string {
+	w.t.Helper()
+	assigned, err := w.Assign(w.Class(class), of, limit)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.check()
+	got := map[string]string{}
+	for i, a := range assigned {
+		got[of[i].Claim.Name] = describe(w.t, a)
+	}
+	return got
+}
+
+func describe(t testing.TB, a Assigned) string {
+	t.Helper()
+	switch p := a.Plan; {
+	case a.Err != nil:
+		return a.Err.Error()
+	case p == nil:
+		return a.Reason.String()
+	case len(p.Bindings)+len(p.Provisions) != 1 || p.Pod.Name != "":
+		t.Fatalf("plan %+v", p)
+	case len(p.Provisions) > 0:
+		return "provision on " + p.Node
+	case p.Node != "":
+		return p.Bindings[0].Volume.Name + " for " + p.Node
+	}
+	return a.Plan.Bindings[0].Volume.Name
+}
+
+func nodes(names ...string) (objects []runtime.Object) {
+	for _, name := range names {
+		objects = append(objects, node(name))
+	}
+	return objects
+}
+
+func TestAssign(t *testing.T) {
+	t.Parallel()
+	const none = "node(s) didn't find available persistent volumes to bind"
+	classOn := func(names ...string) *storagev1.StorageClass {
+		return builders.MakeClass("local").BindingMode(storagev1.VolumeBindingWaitForFirstConsumer).
+			Provisioner("kubernetes.io/no-provisioner").AllowedTopology(v1.LabelHostname, names...).Obj()
+	}
+	at := func(c *builders.PVC, node string) Podless { return Podless{Claim: c.Obj(), Node: node} }
+	for name, tc := range map[string]struct {
+		class   *storagev1.StorageClass
+		objects []runtime.Object
+		claims  []Podless
+		limit   int
+		want    map[string]string
+	}{
+		"too few volumes: the first claims": {
+			objects: []runtime.Object{localPV("p1", "n1", "10Gi").Obj(), localPV("p2", "n2", "20Gi").Obj()},
+			claims:  []Podless{at(pvc("a", "15Gi"), ""), at(pvc("b", "5Gi"), ""), at(pvc("c", "1Gi"), "")},
+			want:    map[string]string{"a": "p2", "b": "p1", "c": none},
+		},
+		"a claim with a choice leaves the only volume of another": {
+			objects: []runtime.Object{localPV("p1", "n1", "10Gi").Label("tier", "gold").Obj(), localPV("p2", "n2", "20Gi").Obj()},
+			claims:  []Podless{at(pvc("a", "5Gi"), ""), at(pvc("b", "5Gi").MatchLabel("tier", "gold"), "")},
+			want:    map[string]string{"a": "p2", "b": "p1"},
+		},
+		"a volume that names the claim": {
+			class:   classOn("n2"),
+			objects: []runtime.Object{localPV("p1", "n1", "10Gi").ClaimRef("default", "a", "").Obj(), localPV("p2", "n2", "5Gi").Obj()},
+			claims:  []Podless{at(pvc("a", "5Gi"), ""), at(pvc("b", "5Gi"), "")},
+			want:    map[string]string{"a": "p1", "b": "p2"},
+		},
+		"a volume that names the claim and does not fit": {
+			objects: []runtime.Object{localPV("p1", "n1", "1Gi").ClaimRef("default", "a", "").Obj(), localPV("p2", "n2", "5Gi").Obj()},
+			claims:  []Podless{at(pvc("a", "5Gi"), "")},
+			want:    map[string]string{"a": "node(s) didn't fit the persistent volume reserved for a claim"},
+		},
+		"allowed topologies, and a node that does not exist": {
+			class:   classOn("n2", "gone"),
+			objects: []runtime.Object{localPV("p0", "gone", "5Gi").Obj(), localPV("p1", "n1", "5Gi").Obj(), localPV("p2", "n2", "10Gi").Obj()},
+			claims:  []Podless{at(pvc("a", "5Gi"), ""), at(pvc("b", "5Gi"), "")},
+			want:    map[string]string{"a": "p2", "b": none},
+		},
+		"on a node": {
+			objects: []runtime.Object{localPV("p1", "n1", "5Gi").Obj(), localPV("p2", "n2", "10Gi").Obj()},
+			claims:  []Podless{at(pvc("a", "5Gi"), "n2"), at(pvc("b", "5Gi"), "n2"), at(pvc("c", "5Gi"), "gone")},
+			want:    map[string]string{"a": "p2 for n2", "b": none, "c": "node(s) didn't match PersistentVolume's node affinity"},
+		},
+		"on a node that the class does not allow": {
+			class:   classOn("n1"),
+			objects: []runtime.Object{localPV("p2", "n2", "10Gi").Obj()},
+			claims:  []Podless{at(pvc("a", "5Gi"), "n2")},
+			want:    map[string]string{"a": none},
+		},
+		"a claim on a node needs the volume of one on any": {
+			objects: []runtime.Object{localPV("p1", "n1", "5Gi").Obj(), localPV("p2", "n2", "10Gi").Obj()},
+			claims:  []Podless{at(pvc("a", "5Gi"), ""), at(pvc("b", "5Gi"), "n1")},
+			want:    map[string]string{"a": "p2", "b": "p1 for n1"},
+		},
+		"limit": {
+			objects: []runtime.Object{localPV("p1", "n1", "5Gi").Obj(), localPV("p2", "n2", "10Gi").Obj()},
+			claims:  []Podless{at(pvc("a", "50Gi"), ""), at(pvc("b", "5Gi"), ""), at(pvc("c", "5Gi"), "")},
+			limit:   1,
+			want:    map[string]string{"a": none, "b": "p1", "c": ""},
+		},
+		"a selected node that nothing provisions on is void": {
+			objects: []runtime.Object{localPV("p1", "n1", "5Gi").Obj()},
+			claims:  []Podless{at(pvc("a", "5Gi").Annotation(plan.AnnSelectedNode, "n2"), "")},
+			want:    map[string]string{"a": "p1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tc.class == nil {
+				tc.class = wffc("local")
+			}
+			w := newByClassTestbed(t, append(nodes("n1", "n2"), tc.class)...)
+			w.put(tc.objects...)
+			for _, c := range tc.claims {
+				w.put(c.Claim)
+			}
+			if tc.limit == 0 {
+				tc.limit = math.MaxInt
+			}
+			if diff := cmp.Diff(tc.want, w.assign("local", tc.limit, tc.claims...)); diff != "" {
+				t.Errorf("assigned (-want +got):\n%s", diff)
+			}
+			for _, c := range tc.claims {
+				w.Release(c.Claim.UID)
+			}
+			w.check()
+			if err := w.CheckIdle(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestAssignHolds: what is reserved is not assigned again until it is released.
+func TestAssignHolds(t *testing.T) {
+	t.Parallel()
+	w := newByClassTestbed(t, append(nodes("n1"), wffc("local"), localPV("p1", "n1", "5Gi").Obj())...)
+	a, b := Podless{Claim: pvc("a", "5Gi").Obj()}, Podless{Claim: pvc("b", "5Gi").Obj()}
+	w.put(a.Claim, b.Claim)
+	w.assign("local", 1, a)
+	if got := w.assign("local", 1, b)["b"]; got != (match.Reason{Code: match.NoVolume}).String() {
+		t.Errorf("b: %q, but a has the only volume", got)
+	}
+	if got := w.assign("local", 1, a)["a"]; got != "p1" {
+		t.Errorf("a: %q, want what is reserved for it", got)
+	}
+	if got := w.fits(pod("p", "b"), "n1"); got != match.NoVolume {
+		t.Errorf("a pod: %s, want that the volume is reserved", got)
+	}
+	w.Release(a.Claim.UID)
+	if got := w.assign("local", 1, b)["b"]; got != "p1" {
+		t.Errorf("b: %q after the release", got)
+	}
+}
+
+func TestAssignProvisions(t *testing.T) {
+	t.Parallel()
+	const driver, tooSmall, notAllowed = "csi.example.com", "node(s) did not have enough free storage", "node(s) didn't match the storage class's allowed topologies"
+	registered := func(names ...string) (objects []runtime.Object) {
+		for _, name := range names {
+			objects = append(objects, &storagev1.CSINode{
+				ObjectMeta: builders.MakeNode(name).Obj().ObjectMeta, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: name}}},
+			})
+		}
+		return objects
+	}
+	capacity := func(node, size string) runtime.Object {
+		return builders.MakeCapacity("c-"+node, "local").Capacity(size).Hostname(node).Obj()
+	}
+	cordoned, notReady := node("n9"), node("n8")
+	cordoned.Spec.Unschedulable, notReady.Status.Conditions = true, nil
+	claims := func(sizes ...string) (all []Podless) {
+		for i, size := range sizes {
+			all = append(all, Podless{Claim: pvc(fmt.Sprint("c", i), size).Obj()})
+		}
+		return all
+	}
+	on := func(p Podless, node string, rejected ...string) []Podless {
+		p.Node, p.Rejected = node, sets.New(rejected...)
+		return []Podless{p}
+	}
+	for name, tc := range map[string]struct {
+		tracked bool
+		objects []runtime.Object
+		claims  []Podless
+		limit   int
+		want    map[string]string
+	}{
+		"existing volumes first": {
+			objects: append(nodes("n1"), localPV("p1", "n1", "5Gi").Obj()),
+			claims:  claims("1Gi", "1Gi"), want: map[string]string{"c0": "p1", "c1": "provision on n1"},
+		},
+		"nodes that take no pods": {
+			objects: []runtime.Object{cordoned, notReady}, claims: claims("1Gi"), want: map[string]string{"c0": notAllowed},
+		},
+		"most capacity left": {
+			tracked: true, objects: append(nodes("n1", "n2"), capacity("n1", "10Gi"), capacity("n2", "15Gi")),
+			claims: claims("6Gi", "6Gi", "6Gi", "4Gi", "4Gi"),
+			want:   map[string]string{"c0": "provision on n2", "c1": "provision on n1", "c2": "provision on n2", "c3": "provision on n1", "c4": tooSmall},
+		},
+		"a driver that is not registered": {
+			tracked: true, objects: append(nodes("n1", "n3"), capacity("n1", "10Gi"), capacity("n3", "15Gi")),
+			claims: claims("6Gi"), want: map[string]string{"c0": "provision on n1"},
+		},
+		"limit": {
+			objects: nodes("n1"), claims: claims("1Gi", "1Gi"), limit: 1, want: map[string]string{"c0": "provision on n1", "c1": ""},
+		},
+		"on a node": {
+			tracked: true, objects: append(nodes("n1", "n2"), capacity("n1", "10Gi"), capacity("n2", "15Gi")),
+			claims: on(claims("6Gi")[0], "n1"), want: map[string]string{"c0": "provision on n1"},
+		},
+		"on a node without enough capacity": {
+			tracked: true, objects: append(nodes("n1", "n2"), capacity("n1", "5Gi"), capacity("n2", "15Gi")),
+			claims: on(claims("6Gi")[0], "n1"), want: map[string]string{"c0": tooSmall},
+		},
+		"a node was rejected": {
+			tracked: true, objects: append(nodes("n1", "n2"), capacity("n1", "10Gi"), capacity("n2", "15Gi")),
+			claims: on(claims("6Gi")[0], "", "n2"), want: map[string]string{"c0": "provision on n1"},
+		},
+		"all nodes were rejected": {
+			objects: nodes("n1"), claims: on(claims("6Gi")[0], "", "n1"), want: map[string]string{"c0": "provision on n1"},
+		},
+		"selected before": {
+			objects: nodes("n1", "n2"), claims: []Podless{{Claim: pvc("c0", "1Gi").Annotation(plan.AnnSelectedNode, "n2").Obj()}},
+			want: map[string]string{"c0": "provision on n2"},
+		},
+		"selected before, and restricted to another": {
+			objects: nodes("n1", "n2"), claims: []Podless{{Claim: pvc("c0", "1Gi").Annotation(plan.AnnSelectedNode, "n2").Obj(), Node: "n1"}},
+			want: map[string]string{"c0": "node(s) were not the node selected for provisioning"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newByClassTestbed(t, append(registered("n1", "n2"), dynamic("local", driver))...)
+			if tc.tracked {
+				w.put(tracked(driver))
+			}
+			w.put(tc.objects...)
+			for _, c := range tc.claims {
+				w.put(c.Claim)
+			}
+			if tc.limit == 0 {
+				tc.limit = math.MaxInt
+			}
+			if diff := cmp.Diff(tc.want, w.assign("local", tc.limit, tc.claims...)); diff != "" {
+				t.Errorf("assigned (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestAssignSpreads: claims of a driver that reports no capacity do not all go to one node.
+func TestAssignSpreads(t *testing.T) {
+	t.Parallel()
+	w := newByClassTestbed(t, append(nodes("n1", "n2", "n3", "n4"), dynamic("local", "csi.example.com"))...)
+	on := map[string]int{}
+	for i := range 200 {
+		claim := pvc(fmt.Sprint("c", i), "1Gi").Obj()
+		w.put(claim)
+		for _, got := range w.assign("local", 1, Podless{Claim: claim}) {
+			on[got]++
+		}
+	}
+	for node, n := range on {
+		if len(on) != 4 || n < 20 {
+			t.Errorf("%s: %d of 200, in all %v", node, n, on)
+		}
+	}
+}
+
+// BenchmarkAssign assigns 1,000 claims to 50,000 volumes of 5,000 nodes, and 100,000 claims that no
+// volume serves. Targets on two cores: at most 50 ms and 500 ms.
+func BenchmarkAssign(b *testing.B) {
+	for name, tc := range map[string]struct {
+		claims int
+		size   string
+	}{"served": {1_000, "5Gi"}, "not served": {100_000, "500Gi"}} {
+		b.Run(name, func(b *testing.B) {
+			w := newByClassTestbed(b, wffc("local"))
+			for n := range 5_000 {
+				host := fmt.Sprintf("n%04d", n)
+				w.put(node(host))
+				for v := range 10 {
+					w.put(localPV(fmt.Sprintf("%s-%d", host, v), host, fmt.Sprintf("%dGi", 1+(n+v)%100)).Obj())
+				}
+			}
+			var of []Podless
+			for i := range tc.claims {
+				of = append(of, Podless{Claim: pvc(fmt.Sprintf("c%06d", i), tc.size).Obj()})
+			}
+			for b.Loop() {
+				if _, err := w.Assign(w.Class("local"), of, math.MaxInt); err != nil {
+					b.Fatal(err)
+				}
+				b.StopTimer()
+				for i := range of {
+					w.Release(of[i].Claim.UID)
+				}
+				b.StartTimer()
+			}
+		})
+	}
+}

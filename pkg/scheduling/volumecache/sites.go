@@ -1,0 +1,182 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"stowage.dev/stowage/pkg/scheduling/match"
+)
+
+// sites are the nodes that a batch may provision on.
+type sites struct {
+	nodes []string // by name
+	// byPool are those of each capacity pool, if the driver reports capacity.
+	byPool []site
+	// tooLarge are the fewest bytes for which no pool has enough left.
+	tooLarge int64
+}
+
+// site is the nodes that have a capacity pool.
+type site struct {
+	pool  *capacityPool
+	nodes []string // by name
+}
+
+// provide provisions for a claim that no existing volume serves, or says why it cannot.
+func (b *batch) provide(i int) {
+	p := b.pending[i]
+	if !b.group.provisions {
+		b.assigned[i].Reason = match.Reason{Code: match.NoVolume, Claim: p.Claim.Name}
+		return
+	}
+	if b.limit == 0 {
+		return
+	}
+	if b.sites == nil {
+		b.sites = b.findSites()
+	}
+	node, pool, reason := b.choose(i)
+	if reason.Code != match.Fits {
+		b.assigned[i].Reason = reason
+		return
+	}
+	b.solution.provisions = append(b.solution.provisions[:0], provision{of: p, group: &b.group, pool: pool})
+	b.made(i, node)
+}
+
+// findSites reads all nodes.
+func (b *batch) findSites() *sites {
+	s := &sites{tooLarge: -1}
+	allowed := b.group.class.allowed
+	for entry := range b.index.Nodes {
+		if (allowed == nil || allowed.Has(entry.Name)) && acceptsPods(entry.Object) && (!b.group.tracked || b.runsDriver(entry.Name)) {
+			s.nodes = append(s.nodes, entry.Name)
+		}
+	}
+	slices.Sort(s.nodes)
+	if !b.group.tracked {
+		return s
+	}
+	at := map[*capacityPool]int{}
+	for _, name := range s.nodes {
+		for _, segment := range b.index.Node(name).Segments {
+			pool := segment.Data.capacity[b.group.class.name]
+			if pool == nil || pool.newest == nil {
+				continue
+			}
+			if _, known := at[pool]; !known {
+				at[pool] = len(s.byPool)
+				s.byPool = append(s.byPool, site{pool: pool})
+			}
+			of := &s.byPool[at[pool]]
+			of.nodes = append(of.nodes, name)
+		}
+	}
+	slices.SortFunc(s.byPool, func(a, b site) int { return a.pool.newest.compare(b.pool.newest) })
+	return s
+}
+
+// acceptsPods reports whether the node is ready and not cordoned.
+func acceptsPods(node *v1.Node) bool {
+	return !node.Spec.Unschedulable && node.DeletionTimestamp == nil && slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool {
+		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
+	})
+}
+
+// runsDriver reports whether the driver of the class is registered on the node.
+func (b *batch) runsDriver(node string) bool {
+	csiNode, err := b.csiNodes.Get(node)
+	if err != nil {
+		return false
+	}
+	for i := range csiNode.Spec.Drivers {
+		if csiNode.Spec.Drivers[i].Name == b.group.class.object.Provisioner {
+			return true
+		}
+	}
+	return false
+}
+
+// choose returns the node to provision on for a claim, and the pool with its capacity, nil if
+// that is not tracked. If all nodes were rejected, it begins again.
+func (b *batch) choose(i int) (node string, pool *capacityPool, reason match.Reason) {
+	of, bytes, s := b.of[i], b.pending[i].Bytes, b.sites
+	if len(s.nodes) == 0 || of.Node != "" && !has(s.nodes, of.Node) {
+		return "", nil, match.Reason{Code: match.TopologyNotAllowed, Claim: of.Claim.Name}
+	}
+	if b.group.tracked {
+		if of.Node != "" || s.tooLarge < 0 || bytes < s.tooLarge {
+			node, pool = s.mostLeft(of, bytes)
+		}
+	} else {
+		node = of.pick(s.nodes)
+	}
+	switch {
+	case node != "":
+		return node, pool, match.Reason{}
+	case of.Rejected.Len() > 0:
+		b.of[i].Rejected = nil
+		return b.choose(i)
+	case of.Node == "":
+		s.tooLarge = bytes
+	}
+	return "", nil, match.Reason{Code: match.NotEnoughSpace, Claim: of.Claim.Name}
+}
+
+// mostLeft returns the pool with the most bytes left of those that have enough for the claim
+// on a node that it may use, and that node.
+func (s *sites) mostLeft(of Podless, bytes int64) (node string, pool *capacityPool) {
+	for i := range s.byPool {
+		candidate := &s.byPool[i]
+		if !candidate.pool.fits(bytes) || pool != nil && candidate.pool.compareLeft(pool) >= 0 {
+			continue
+		}
+		if on := of.pick(candidate.nodes); on != "" {
+			node, pool = on, candidate.pool
+		}
+	}
+	return node, pool
+}
+
+// compareLeft orders pools: the one with the most bytes left first, then the one with the
+// fewest holds.
+func (p *capacityPool) compareLeft(other *capacityPool) int {
+	return cmp.Or(cmp.Compare(other.remaining(), p.remaining()), cmp.Compare(len(p.holds), len(other.holds)))
+}
+
+// pick spreads claims over nodes: it returns the claim's own node if it is restricted to one,
+// else a node that was not rejected, which depends on the claim's UID; empty if there is none.
+func (of Podless) pick(nodes []string) string {
+	if of.Node != "" {
+		if has(nodes, of.Node) {
+			return of.Node
+		}
+		return ""
+	}
+	first := spread(of.Claim.UID, len(nodes))
+	for n := range nodes {
+		if node := nodes[(first+n)%len(nodes)]; !of.Rejected.Has(node) {
+			return node
+		}
+	}
+	return ""
+}
+
+func has(sorted []string, name string) bool {
+	_, found := slices.BinarySearchFunc(sorted, name, strings.Compare)
+	return found
+}
+
+func spread(uid types.UID, n int) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(uid))
+	return int(h.Sum32() % uint32(n))
+}

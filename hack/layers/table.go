@@ -67,6 +67,7 @@ func Packages() []Package {
 		{"pkg/controller/*/rules", Pure},
 		{"pkg/controller/pav/*/rules", Pure},
 		{"pkg/controller/pav/podstep", Pure},
+		{"pkg/controller/claimbinder", Adapter}, // of the binder, like the scheduler's plugin
 		{"pkg/controller/*", Acting},
 
 		{"pkg/inspect/guide", Leaf},

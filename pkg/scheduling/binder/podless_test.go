@@ -34,10 +34,10 @@ func TestPodless(t *testing.T) {
 	}{
 		"any node":                           {entry: "a=pv-a"},
 		"a node":                             {node: "n1", entry: "a=pv-a"},
-		"a node that does not exist":         {node: "n9", entry: "a=pv-a", want: plan.NodeGone, text: `node "n9" was deleted while the volumes of claim "default/a" were bound`},
+		"a node that does not exist":         {node: "n9", entry: "a=pv-a", want: plan.NodeGone, text: `node "n9" was deleted while the volumes of "default/a" were bound`},
 		"a node that cannot use it":          {node: "n1", entry: "a=pv-b", want: plan.VolumeOffNode, text: `binding claim "default/a": the node affinity of volume "pv-b" does not admit node "n1"`},
 		"provisioned":                        {node: "n1", entry: "p+csi"},
-		"provisioned on a node that is gone": {node: "n9", entry: "p+csi", want: plan.NodeGone, text: `node "n9" was deleted while the volumes of claim "default/p" were bound`},
+		"provisioned on a node that is gone": {node: "n9", entry: "p+csi", want: plan.NodeGone, text: `node "n9" was deleted while the volumes of "default/p" were bound`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,7 +115,7 @@ func (a *actors) resync() {
 // a PV controller that acts at any time.
 func TestPodlessBesidePod(t *testing.T) {
 	t.Parallel()
-	for name, cancels := range map[string]bool{"both go on": false, "the binder without a pod is stopped": true} {
+	for name, cancels := range map[string]bool{"no binder is stopped": false, "the binder without a pod is stopped": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			volumes := map[string]int{}

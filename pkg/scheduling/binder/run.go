@@ -291,7 +291,7 @@ func (r *run) explain(ctx context.Context, err error) error {
 	case errors.Is(err, errDeadline):
 		return &TimeoutError{After: r.timeout, Waiting: r.waitingFor()}
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
-		return fmt.Errorf("binding the volumes of %s was stopped: %w", r.plan.Subject(), err)
+		return fmt.Errorf("binding the volumes of %q was stopped: %w", r.plan.Subject(), err)
 	default:
 		return err
 	}

@@ -58,6 +58,14 @@ func Used(pod *v1.Pod) func(yield func(Use) bool) {
 	}
 }
 
+// Keys returns the claims that the pod uses, as namespace/name, repeats included.
+func Keys(pod *v1.Pod) (keys []string) {
+	for use := range Used(pod) {
+		keys = append(keys, pod.Namespace+"/"+use.Name)
+	}
+	return keys
+}
+
 // Any reports whether the pod uses any claim.
 func Any(pod *v1.Pod) bool {
 	for i := range pod.Spec.Volumes {

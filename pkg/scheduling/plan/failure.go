@@ -59,7 +59,7 @@ type Failure struct {
 	// Claim ("namespace/name") and Volume are the binding's, empty if the failure does
 	// not concern one.
 	Claim, Volume string
-	// Node is the plan's, Subject whose volumes it binds, if relevant.
+	// Node and Subject are the plan's, if relevant.
 	Node, Subject string
 	// Other is what was found instead; see the codes.
 	Other string
@@ -76,7 +76,7 @@ func (f *Failure) Error() string {
 	text = strings.NewReplacer(
 		"{volume}", strconv.Quote(f.Volume),
 		"{node}", strconv.Quote(f.Node),
-		"{subject}", f.Subject,
+		"{subject}", strconv.Quote(f.Subject),
 		"{other}", strconv.Quote(f.Other),
 	).Replace(text)
 	if f.Claim == "" {
@@ -104,5 +104,5 @@ var texts = map[FailureCode]string{
 	SelectedElsewhere:   "the claim is being provisioned on node {other}",
 	VolumeOffNode:       "the node affinity of volume {volume} does not admit node {node}",
 	NodeGone:            "node {node} was deleted while the volumes of {subject} were bound",
-	PodGone:             "{subject} was deleted while its volumes were bound",
+	PodGone:             "pod {subject} was deleted while its volumes were bound",
 }

@@ -18,8 +18,6 @@
 package plan
 
 import (
-	"fmt"
-
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -81,17 +79,17 @@ type Provision struct {
 	Provisioner string
 }
 
-// Subject describes for users whose volumes are bound: the pod, else the first claim.
+// Subject names whose volumes are bound, as namespace/name: the pod, else the first claim.
 func (p *Plan) Subject() string {
 	switch {
 	case p.Pod.Name != "":
-		return fmt.Sprintf("pod %q", p.Pod)
+		return p.Pod.String()
 	case len(p.Bindings) > 0:
-		return fmt.Sprintf("claim %q", claimName(p.Bindings[0].Claim))
+		return claimName(p.Bindings[0].Claim)
 	case len(p.Provisions) > 0:
-		return fmt.Sprintf("claim %q", claimName(p.Provisions[0].Claim))
+		return claimName(p.Provisions[0].Claim)
 	}
-	return "no claim"
+	return ""
 }
 
 // Empty reports whether there is nothing to write because all claims are bound.

@@ -261,8 +261,8 @@ func TestFailureTexts(t *testing.T) {
 	tests := map[string]*plan.Failure{
 		`binding claim "ns/c": volume "pv" was claimed by "ns2/other"`:                 {Code: plan.VolumeClaimed, Claim: "ns/c", Volume: "pv", Other: "ns2/other"},
 		`binding claim "ns/c": provisioning failed: the provisioner rejected node "n"`: {Code: plan.ProvisioningFailed, Claim: "ns/c", Node: "n"},
-		`pod "ns/p" was deleted while its volumes were bound`:                          {Code: plan.PodGone, Subject: `pod "ns/p"`},
-		`node "n" was deleted while the volumes of claim "ns/c" were bound`:            {Code: plan.NodeGone, Node: "n", Subject: `claim "ns/c"`},
+		`pod "ns/p" was deleted while its volumes were bound`:                          {Code: plan.PodGone, Subject: "ns/p"},
+		`node "n" was deleted while the volumes of "ns/c" were bound`:                  {Code: plan.NodeGone, Node: "n", Subject: "ns/c"},
 		`Unheard`: {Code: "Unheard"},
 	}
 	for want, failure := range tests {

@@ -37,7 +37,8 @@ type Assigned struct {
 }
 
 // Assign assigns volumes to claims of a class that are bound without a pod, which are in
-// order of priority, and makes at most limit plans. It needs Config.ByClass.
+// order of priority, and makes at most limit plans. It first releases what it has reserved for
+// them, so it may be repeated. It needs Config.ByClass.
 //
 // A claim gets what is reserved for it, else a volume that names it, else a volume on its
 // selected node is provisioned. Otherwise it gets a free volume that some existing node can
@@ -106,6 +107,9 @@ type batch struct {
 }
 
 func (b *batch) run() {
+	for i := range b.of {
+		b.reserved.release(b.of[i].Claim.UID)
+	}
 	next := 0
 	for i := range b.of {
 		if b.assigned[i].Err != nil {

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	nodeutil "k8s.io/component-helpers/node/util"
 
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
@@ -86,9 +87,8 @@ func (b *batch) findSites() *sites {
 
 // acceptsPods reports whether the node is ready and not cordoned.
 func acceptsPods(node *v1.Node) bool {
-	return !node.Spec.Unschedulable && node.DeletionTimestamp == nil && slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool {
-		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
-	})
+	_, ready := nodeutil.GetNodeCondition(&node.Status, v1.NodeReady)
+	return !node.Spec.Unschedulable && node.DeletionTimestamp == nil && ready != nil && ready.Status == v1.ConditionTrue
 }
 
 // runsDriver reports whether the driver of the class is registered on the node.

@@ -36,6 +36,7 @@ write provisioner provisioner
 write startup-taint provisioner/startup-taint
 write controller controller
 cat manifests/controller/cleaning-jobs.yaml >"$out/cleaning-jobs.yaml"
+cat manifests/controller/bind-now.yaml >"$out/bind-now.yaml"
 {
   cat manifests/controller/pav-volumes.yaml
   echo ---

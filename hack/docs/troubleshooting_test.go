@@ -32,6 +32,7 @@ func TestTroubleshooting(t *testing.T) {
 		"Reasons":                      slices.Concat(constantsOf(t, "pkg/localdisk/disk", "Reason"), cannot(t)),
 		"Events of the provisioner":    constants(t, "pkg/localdisk/provisioner/status", `^event[A-Z]`),
 		"Events of the controller":     constants(t, "pkg/controller/nodeloss", `^event[A-Z]`),
+		"Claims that are bound now":    constants(t, "pkg/controller/claimbinder", `^event[A-Z]`),
 		"A PavProvisioner":             slices.Concat(constants(t, "pkg/controller/pav/volumes", `^reason[A-Z]`), constants(t, "pkg/controller/pav/capacities", `^reason[A-Z]`)),
 		"Conditions":                   pavConditions(t),
 		"A volume of a PavProvisioner": slices.Concat(constantsOf(t, "pkg/controller/pav/volumes/rules", "Reason"), constantsOf(t, "pkg/apis/stowage/v1alpha1", "PavVolumePhase")),

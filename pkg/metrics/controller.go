@@ -3,6 +3,8 @@
 
 package metrics
 
+import "time"
+
 // Outcomes of CountNodeLossRelease and CountNodeLossRemoval.
 const (
 	ReleaseDone = "released"
@@ -43,6 +45,11 @@ var (
 		"Disks without a volume that wait because orphanCleans.perHour is used up; 0 on a standby replica.")
 	orphanCleansAllowed = controller.counter("orphan_cleans_allowed_total",
 		"Disks without a volume that the controller allowed to be cleaned.")
+	claimsWaiting = controller.gauge("bind_now_waiting_claims",
+		"Claims that are to be bound without a pod and wait for a volume, a node or another attempt; 0 on a standby replica.")
+	claimsBound = controller.histogram("bind_now_duration_seconds",
+		"Time from the observation of a claim that is to be bound without a pod until it is bound.",
+		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800})
 )
 
 // RegisterController registers the controller's metrics; it may be called any number of times.
@@ -108,3 +115,9 @@ func SetOrphanCleansWaiting(waiting int) { orphanCleansWaiting.Set(float64(waiti
 
 // CountOrphanCleansAllowed records that disks without a volume may be cleaned.
 func CountOrphanCleansAllowed(disks int) { orphanCleansAllowed.Add(float64(disks)) }
+
+// SetClaimsWaitingForBinding records how many claims wait that are bound without a pod.
+func SetClaimsWaitingForBinding(claims int) { claimsWaiting.Set(float64(claims)) }
+
+// ObserveClaimBoundWithoutPod records that a claim was bound without a pod.
+func ObserveClaimBoundWithoutPod(took time.Duration) { claimsBound.Observe(took.Seconds()) }

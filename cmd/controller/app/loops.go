@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"stowage.dev/stowage/pkg/apis/controller/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/claimbinder"
+	"stowage.dev/stowage/pkg/controller/claimbinder/rules"
 	"stowage.dev/stowage/pkg/controller/cleaningjobs"
 	"stowage.dev/stowage/pkg/controller/heartbeats"
 	"stowage.dev/stowage/pkg/controller/nodehosts"
@@ -141,6 +143,17 @@ func makeLoops(p *parts) ([]namedLoop, error) {
 				Client: p.client, Clients: clients, Informers: p.informers, Events: p.events,
 				Namespace: p.settings.PavVolumes.Namespace, ReporterImage: p.settings.PavVolumes.ReporterImage,
 			})
+		}},
+		{"bind-now", func() (runner, error) { // binds claims without a pod
+			settings := p.settings.ClaimBinder.BindNow
+			if !settings.Enabled {
+				return disabled{}, nil
+			}
+			config := claimbinder.Config{Client: p.client, Informers: p.informers, Events: p.events}
+			for _, a := range settings.Annotations {
+				config.Annotations = append(config.Annotations, rules.Annotation(a))
+			}
+			return claimbinder.New(config)
 		}},
 		{"heartbeats", func() (runner, error) { // marks the reports of provisioners that do not renew their Lease
 			return heartbeats.New(heartbeats.Config{Client: p.client, Informers: p.informers, Reports: p.reports, ReportInformer: p.reportInformer})

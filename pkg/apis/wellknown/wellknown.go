@@ -97,6 +97,12 @@ const (
 
 // Annotations that users and administrators write.
 const (
+	// `Now`: the controller [binds the claim without a pod](controller.md#claims-that-are-bound-now).
+	// On: claim. By: user.
+	BindAnnotation = "stowage.dev/bind"
+	// Name of the node that must be able to use the volume of a claim that is bound now.
+	// On: claim. By: user.
+	BindNodeAnnotation = "stowage.dev/bind-node"
 	// `true`: the controller [adopts](migrating-from-pav.md#6-adopt) the volume, which another provisioner
 	// created: it gets a PavVolume, and is deleted like one that the controller created.
 	// On: PersistentVolume of a PavProvisioner. By: administrator.
@@ -138,6 +144,9 @@ const (
 	// On: LocalDiskReport. By: administrator.
 	SameMachineAnnotation = "stowage.dev/same-machine"
 )
+
+// BindNow is the value of BindAnnotation.
+const BindNow = "Now"
 
 // Resources.
 const (

@@ -16,6 +16,7 @@ import (
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/loop"
+	"stowage.dev/stowage/pkg/scheduling/claims"
 )
 
 // Names of the indexes of volumes, pods and reports.
@@ -79,7 +80,7 @@ func (c *Controller) podChanged(old, object any) {
 	if !ok {
 		return
 	}
-	for _, key := range claimsOfPod(pod) {
+	for _, key := range claims.Keys(pod) {
 		c.enqueueIndexed(byClaim, key)
 	}
 	for _, node := range c.nodeOfProvisioner(pod) {
@@ -192,18 +193,5 @@ func volumeIndexes(manages func(*corev1.PersistentVolume) bool) cache.Indexers {
 }
 
 func podIndexes(nodeOfProvisioner func(*corev1.Pod) []string) cache.Indexers {
-	return cache.Indexers{byClaim: index(claimsOfPod), byProvisioner: index(nodeOfProvisioner)}
-}
-
-// claimsOfPod returns the claims that a pod uses, as namespace/name.
-func claimsOfPod(pod *corev1.Pod) (keys []string) {
-	for i := range pod.Spec.Volumes {
-		switch v := &pod.Spec.Volumes[i]; {
-		case v.PersistentVolumeClaim != nil:
-			keys = append(keys, pod.Namespace+"/"+v.PersistentVolumeClaim.ClaimName)
-		case v.Ephemeral != nil:
-			keys = append(keys, pod.Namespace+"/"+pod.Name+"-"+v.Name)
-		}
-	}
-	return keys
+	return cache.Indexers{byClaim: index(claims.Keys), byProvisioner: index(nodeOfProvisioner)}
 }

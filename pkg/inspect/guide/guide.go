@@ -23,6 +23,7 @@ const (
 	CleaningJobs      Section = "Cleaning Jobs"                // states and reasons of cleaning Jobs
 	ProvisionerEvents Section = "Events of the provisioner"    // events of the local provisioner
 	ControllerEvents  Section = "Events of the controller"     // events of the controller about lost nodes and disks
+	BoundNow          Section = "Claims that are bound now"    // events on claims that are bound without a pod
 	PavProvisioners   Section = "A PavProvisioner"             // reasons of a PavProvisioner
 	PavConditions     Section = "Conditions"                   // types of conditions of the kinds of PaV
 	PavVolumes        Section = "A volume of a PavProvisioner" // reasons and phases of a PavVolume
@@ -103,6 +104,10 @@ var reasons = map[Section][]string{
 	ControllerEvents: {
 		"ClaimNotRecreatable", "ClaimReleased", "DuplicateIdentity", "InvalidNodeLoss", "ReleaseThrottled",
 		"ReleasingClaim", "VolumeLost", "VolumeRemoved", "WouldReleaseClaim", "WouldRemoveVolume",
+	},
+	BoundNow: {
+		"BindingClaimFailed", "InvalidBindNow", "NoCapacityForClaim", "NoNodeForClaim", "NoVolumeForClaim",
+		"NodeRejectedByProvisioner", "ReservedVolumeUnsuitable",
 	},
 	PavProvisioners: {
 		"Accepted", "CSIDriverNotOwned", "Deleting", "InvalidSpec", "NodesWithoutCapacity", "Published",

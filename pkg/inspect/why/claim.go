@@ -14,6 +14,8 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/claimbinder/rules"
 	"stowage.dev/stowage/pkg/inspect/format"
 	"stowage.dev/stowage/pkg/inspect/guide"
 	"stowage.dev/stowage/pkg/inspect/localdisks"
@@ -304,7 +306,13 @@ func (x *explainer) provisioned(claim *corev1.PersistentVolumeClaim, class *stor
 
 // delayed explains a claim that waits for a pod, or for the pod's node.
 func (x *explainer) delayed(claim *corev1.PersistentVolumeClaim, pods []*corev1.Pod) {
+	now, _ := rules.Requested(claim, nil)
 	switch {
+	case now && !slices.ContainsFunc(pods, rules.Scheduling):
+		x.say("It has the annotation %s: %s, so stowage-controller binds it without a pod, if its configuration has claimBinder.bindNow.", wellknown.BindAnnotation, wellknown.BindNow)
+		x.wait(v1alpha1.Wait{For: v1alpha1.WaitController})
+		x.next("see the events of the claim: kubectl describe pvc %s -n %s", claim.Name, claim.Namespace)
+		x.link(guide.BoundNow.Link())
 	case len(pods) > 0:
 		x.say("It waits for a node of %s: the scheduler chooses the volume with the node.", podList([]string{pods[0].Name}))
 		x.wait(v1alpha1.Wait{For: v1alpha1.WaitScheduler, Name: pods[0].Name})

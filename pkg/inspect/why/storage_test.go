@@ -79,6 +79,8 @@ func TestWaitsFor(t *testing.T) {
 	}{
 		"claim without a pod":          {KindClaim, "c", []snapshot.Object{class, claim().Obj()}, &v1alpha1.Wait{For: v1alpha1.WaitConsumer}, "No pod uses it."},
 		"claim with a pod":             {KindClaim, "c", []snapshot.Object{class, claim().Obj(), builders.MakePod("p").PVC("c").Obj()}, &v1alpha1.Wait{For: v1alpha1.WaitScheduler, Name: "p"}, "No volume of the class is free."},
+		"claim that is bound now":      {KindClaim, "c", []snapshot.Object{class, claim().Annotation(wellknown.BindAnnotation, "Now").Obj()}, &v1alpha1.Wait{For: v1alpha1.WaitController}, "stowage-controller binds it without a pod"},
+		"claim bound now, with a pod":  {KindClaim, "c", []snapshot.Object{class, claim().Annotation(wellknown.BindAnnotation, "Now").Obj(), builders.MakePod("p").PVC("c").Obj()}, &v1alpha1.Wait{For: v1alpha1.WaitScheduler, Name: "p"}, "the scheduler chooses"},
 		"claim and a free volume":      {KindClaim, "c", []snapshot.Object{class, claim().Obj(), localVolume("v").Obj()}, &v1alpha1.Wait{For: v1alpha1.WaitConsumer}, "1, of which 1 can serve it."},
 		"claim and a small volume":     {KindClaim, "c", []snapshot.Object{class, claim().Request("11Gi").Obj(), localVolume("v").Obj()}, &v1alpha1.Wait{For: v1alpha1.WaitConsumer}, "none is large enough: the largest has 10Gi."},
 		"claim and a volume of a mode": {KindClaim, "c", []snapshot.Object{class, claim().Obj(), localVolume("v").Block().Obj()}, &v1alpha1.Wait{For: v1alpha1.WaitConsumer}, "none has the modes and labels"},

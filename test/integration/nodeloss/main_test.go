@@ -23,7 +23,7 @@ import (
 const manifests = "../../../manifests/controller/base"
 
 // account is who the controller is.
-const account = "system:serviceaccount:stowage-system:stowage-controller"
+const account = fixture.ControllerAccount
 
 // binary is the controller's.
 var binary string
@@ -63,18 +63,5 @@ func grant(ctx context.Context, c *cluster.Cluster) error { return c.CreateFiles
 
 // start runs a controller with these settings.
 func start(c *cluster.Cluster, name, settings string) (*cluster.Process, error) {
-	kubeconfig, err := c.KubeconfigFor(account, "system:serviceaccounts", "system:serviceaccounts:stowage-system")
-	if err != nil {
-		return nil, err
-	}
-	folder, err := os.MkdirTemp(c.Folder(), "controller-") // removed with the cluster
-	if err != nil {
-		return nil, err
-	}
-	config := filepath.Join(folder, "config.yaml")
-	text := "apiVersion: controller.config.stowage.dev/v1alpha1\nkind: ControllerConfiguration\nhealthAddress: \"127.0.0.1:0\"\n" + settings
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		return nil, err
-	}
-	return c.StartCommand(name, binary, []string{"--config=" + config, "--kubeconfig=" + kubeconfig, "--v=4"}, nil)
+	return fixture.StartController(c, binary, name, settings)
 }

@@ -49,6 +49,7 @@ const (
 	minDelay, maxDelay       = time.Second, 8760 * time.Hour
 	minReleases, maxReleases = 1, 10000
 	maxCleans                = 10000
+	maxAnnotations           = 16
 )
 
 var (
@@ -68,6 +69,7 @@ func (c *ControllerConfiguration) Validate() (errs field.ErrorList) {
 		errs = append(errs, field.Required(field.NewPath("pavVolumes", "reporterImage"), "is the image of a container of each helper pod"))
 	}
 	errs = append(errs, validateNamespace(field.NewPath("pavVolumes", "namespace"), c.PavVolumes.Namespace)...)
+	errs = append(errs, validateAnnotations(field.NewPath("claimBinder", "bindNow", "annotations"), c.ClaimBinder.BindNow.Annotations)...)
 	errs = append(errs, c.ClientConnection.Validate(field.NewPath("clientConnection"))...)
 	return append(errs, c.LeaderElection.Validate(field.NewPath("leaderElection"))...)
 }
@@ -75,6 +77,23 @@ func (c *ControllerConfiguration) Validate() (errs field.ErrorList) {
 func validateNamespace(path *field.Path, name string) (errs field.ErrorList) {
 	for _, why := range validation.IsDNS1123Label(name) {
 		errs = append(errs, field.Invalid(path, name, why))
+	}
+	return errs
+}
+
+func validateAnnotations(path *field.Path, annotations []BindAnnotation) (errs field.ErrorList) {
+	if len(annotations) > maxAnnotations {
+		errs = append(errs, field.TooMany(path, len(annotations), maxAnnotations))
+	}
+	seen := sets.New[BindAnnotation]()
+	for i, annotation := range annotations {
+		for _, problem := range validation.IsQualifiedName(annotation.Key) {
+			errs = append(errs, field.Invalid(path.Index(i).Child("key"), annotation.Key, problem))
+		}
+		if seen.Has(annotation) {
+			errs = append(errs, field.Duplicate(path.Index(i), annotation.Key))
+		}
+		seen.Insert(annotation)
 	}
 	return errs
 }

@@ -47,6 +47,7 @@ func TestDecode(t *testing.T) {
 	changed.OrphanCleans.PerHour = new(int32(0))
 	moved := defaults()
 	moved.Namespace, moved.LeaderElection.ResourceNamespace, moved.PavVolumes.Namespace = "storage", "storage", "helpers"
+	changed.ClaimBinder.BindNow = BindNow{Enabled: true, Annotations: []BindAnnotation{{Key: "example.com/now"}, {Key: "example.com/now", Value: "yes"}}}
 	for name, tc := range map[string]struct {
 		text string
 		want *ControllerConfiguration
@@ -54,7 +55,7 @@ func TestDecode(t *testing.T) {
 		"the lease is in the namespace": {"namespace: storage\npavVolumes: {namespace: helpers}\n", moved},
 		"defaults":                      {"", defaults()},
 		"set fields are not defaulted": {
-			"healthAddress: \"\"\nnodeLoss: {policy: Release, delay: 1h, outOfService: Lost, releasesPerMinute: 1, dryRun: true, recreatingOwners: [Cluster.postgresql.cnpg.io, Redis.redis.example.com]}\norphanCleans: {perHour: 0}\nleaderElection: {leaderElect: false}\n", changed,
+			"healthAddress: \"\"\nnodeLoss: {policy: Release, delay: 1h, outOfService: Lost, releasesPerMinute: 1, dryRun: true, recreatingOwners: [Cluster.postgresql.cnpg.io, Redis.redis.example.com]}\norphanCleans: {perHour: 0}\nclaimBinder: {bindNow: {enabled: true, annotations: [{key: example.com/now}, {key: example.com/now, value: \"yes\"}]}}\nleaderElection: {leaderElect: false}\n", changed,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,6 +109,10 @@ func TestDecodeRefuses(t *testing.T) {
 		"owner twice":                       {header + "nodeLoss: {recreatingOwners: [A.b.io, A.b.io]}\n", "nodeLoss.recreatingOwners[1]: Duplicate"},
 		"cleans below none":                 {header + "orphanCleans: {perHour: -1}\n", "orphanCleans.perHour"},
 		"cleans without end":                {header + "orphanCleans: {perHour: 10001}\n", "orphanCleans.perHour"},
+		"annotation without a key":          {header + "claimBinder: {bindNow: {annotations: [{value: x}]}}\n", "claimBinder.bindNow.annotations[0].key"},
+		"annotation that none can be":       {header + "claimBinder: {bindNow: {annotations: [{key: a/b/c}]}}\n", "claimBinder.bindNow.annotations[0].key"},
+		"annotation twice":                  {header + "claimBinder: {bindNow: {annotations: [{key: a/b}, {key: a/b}]}}\n", "claimBinder.bindNow.annotations[1]: Duplicate"},
+		"too many annotations":              {header + "claimBinder: {bindNow: {annotations: [" + strings.Repeat("{key: a}, ", 17) + "]}}\n", "claimBinder.bindNow.annotations: Too many"},
 		"health without a port":             {header + "healthAddress: host\n", "healthAddress"},
 		"namespace":                         {header + "namespace: A_B\n", "namespace: Invalid value"},
 		"namespace of helper pods":          {header + "pavVolumes: {namespace: a.b}\n", "pavVolumes.namespace: Invalid value"},

@@ -47,6 +47,10 @@ type ControllerConfiguration struct {
 	// +optional
 	PavVolumes PavVolumes `json:"pavVolumes,omitempty"`
 
+	// claimBinder configures which claims the controller binds.
+	// +optional
+	ClaimBinder ClaimBinder `json:"claimBinder,omitempty"`
+
 	// clientConnection configures the client of the API server.
 	// +optional
 	ClientConnection component.ClientConnection `json:"clientConnection,omitempty"`
@@ -137,6 +141,36 @@ type PavVolumes struct {
 	// Default: stowage-pav
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
+}
+
+// ClaimBinder configures which claims the controller binds.
+type ClaimBinder struct {
+	// bindNow configures the binding of claims without a pod.
+	// +optional
+	BindNow BindNow `json:"bindNow,omitempty"`
+}
+
+// BindNow configures the binding of claims without a pod.
+type BindNow struct {
+	// enabled makes the controller bind claims of late-binding classes that have the annotation
+	// stowage.dev/bind: Now. It needs the rights in manifests/controller/bind-now.yaml.
+	// Default: false
+	// +optional
+	Enabled bool `json:"enabled,omitempty"`
+
+	// annotations are others that mean the same, at most 16.
+	// +optional
+	Annotations []BindAnnotation `json:"annotations,omitempty"`
+}
+
+// BindAnnotation is an annotation of claims.
+type BindAnnotation struct {
+	// key is the annotation's.
+	Key string `json:"key"`
+
+	// value is what the annotation must have; "" for any.
+	// +optional
+	Value string `json:"value,omitempty"`
 }
 
 // NodeLossPolicy is what happens to a claim whose volume is lost.

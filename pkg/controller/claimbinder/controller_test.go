@@ -227,9 +227,11 @@ func TestManyClaims(t *testing.T) {
 				t.Errorf("claim %s is not bound", c.Name)
 			}
 		}
+		s.mu.Lock()
 		if s.most > maxBinding || s.most < maxBinding/2 {
 			t.Errorf("%d claims were being bound at once, want up to %d", s.most, maxBinding)
 		}
+		s.mu.Unlock()
 		s.wantIdle()
 	})
 }
@@ -246,7 +248,10 @@ func TestEvents(t *testing.T) {
 		}
 		s := newSite(t, objects...)
 		later(time.Second)
-		if got := len(s.events); got != fewEvents {
+		s.mu.Lock()
+		got := len(s.events)
+		s.mu.Unlock()
+		if got != fewEvents {
 			t.Errorf("%d claims have events after the first run, want %d", got, fewEvents)
 		}
 		later(time.Minute)
@@ -406,9 +411,11 @@ func TestFailedWrites(t *testing.T) {
 		})
 		s.put(claim("a").Obj(), volume("v").Obj())
 		later(10 * time.Minute)
+		s.mu.Lock()
 		if attempts < 10 || attempts > 200 {
 			t.Errorf("%d attempts in ten minutes", attempts)
 		}
+		s.mu.Unlock()
 		if diff := cmp.Diff([]string{eventFailed}, s.eventsOf("a")); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}

@@ -37,10 +37,7 @@ func writeArchive(path string, write archiver, files []source, created time.Time
 
 // writeTar writes a .tar.gz.
 func writeTar(out io.Writer, files []source, created time.Time) error {
-	zipped, err := gzip.NewWriterLevel(out, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
+	zipped := gzip.NewWriter(out)
 	w := tar.NewWriter(zipped)
 	for _, s := range files {
 		if err := s.copy(func(size int64) (io.Writer, error) {

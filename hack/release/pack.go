@@ -62,7 +62,7 @@ func (r release) pack(ctx context.Context, plugins []string, stdout io.Writer) e
 			return err
 		}
 	}
-	if err := os.Rename(unfinished, final); err != nil {
+	if err := errors.Join(os.Chmod(unfinished, 0o755), os.Rename(unfinished, final)); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(stdout, final)

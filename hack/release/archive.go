@@ -42,7 +42,8 @@ func writeTar(out io.Writer, files []source, created time.Time) error {
 	for _, s := range files {
 		if err := s.copy(func(size int64) (io.Writer, error) {
 			header := &tar.Header{Typeflag: tar.TypeReg, Name: s.name, Mode: int64(s.mode), Size: size, ModTime: created, Format: tar.FormatUSTAR}
-			return w, w.WriteHeader(header)
+			err := w.WriteHeader(header)
+			return w, err
 		}); err != nil {
 			return err
 		}

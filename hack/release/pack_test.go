@@ -41,12 +41,13 @@ func TestPack(t *testing.T) {
 		"RELEASE_NOTES.md", "SHA256SUMS", "images.txt", "kubectl-stowage-linux-amd64.tar.gz", "kubectl-stowage-windows-arm64.zip", "provenance.intoto.json",
 		"stowage-1.2.3.tgz", "stowage-default-v1.2.3.yaml", "stowage-manifests-v1.2.3.tar.gz", "stowage-v1.2.3-linux-amd64.tar.gz", "stowage.yaml",
 	}
-	binaries, list := []string{"LICENSE -rw-r--r-- 2026-01-01"}, ""
+	binaries, lines := []string{"LICENSE -rw-r--r-- 2026-01-01"}, []string{}
 	for i, part := range parts {
 		want = append(want, part.name+part.minor+".tar", part.name+part.minor+"-linux-amd64.spdx.json")
 		binaries = append(binaries, part.name+part.minor+" -rwxr-xr-x 2026-01-01")
-		list += fmt.Sprintf("registry.example/team/%s:v1.2.3%s@%s\n", part.name, part.minor, digest(i))
+		lines = append(lines, fmt.Sprintf("registry.example/team/%s:v1.2.3%s@%s\n", part.name, part.minor, digest(i)))
 	}
+	list := strings.Join(lines, "")
 	slices.Sort(want)
 	got, err := r.files()
 	if err != nil {

@@ -222,9 +222,9 @@ func (d *deployment) launch(r *replica) error {
 	if err != nil {
 		return err
 	}
-	election := "{leaderElect: false}"
+	election := "leaderElection:\n  leaderElect: false\n"
 	if d.elected {
-		election = "{}" // as shipped: a shorter lease is soon lost on a machine with much else to do
+		election = "leaderElection:\n" // as shipped: a shorter lease is soon lost on a machine with much else to do
 	}
 	replace := slices.Clone(d.extender)
 	if d.mode == "full" {
@@ -234,7 +234,8 @@ func (d *deployment) launch(r *replica) error {
 		"address: :8443", fmt.Sprintf("address: 127.0.0.1:%d", r.port),
 		"/etc/stowage-extender-serving/", d.certs.dir + "/",
 		"/etc/stowage-extender-clients/", d.certs.dir + "/",
-		"kind: ExtenderConfiguration\n", fmt.Sprintf("kind: ExtenderConfiguration\nhealthAddress: 127.0.0.1:%d\nleaderElection: %s\n", r.health, election),
+		"kind: ExtenderConfiguration\n", fmt.Sprintf("kind: ExtenderConfiguration\nhealthAddress: 127.0.0.1:%d\n", r.health),
+		"leaderElection:\n", election,
 	}, replace...))
 	if err != nil {
 		return err

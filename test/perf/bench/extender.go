@@ -121,7 +121,8 @@ func (s *setup) launchExtender(ctx context.Context, c Config) error {
 		"address: :8443", "address: "+e.calls,
 		"/etc/stowage-extender-serving/", e.folder+"/",
 		"/etc/stowage-extender-clients/ca.crt", s.cluster.CAFile(),
-		"kind: ExtenderConfiguration\n", fmt.Sprintf("kind: ExtenderConfiguration\nhealthAddress: %s\nleaderElection: {leaderElect: false}\nclientConnection: {qps: %d, burst: %[2]d}\n", health, clientQPS))
+		"kind: ExtenderConfiguration\n", fmt.Sprintf("kind: ExtenderConfiguration\nhealthAddress: %s\nclientConnection: {qps: %d, burst: %[2]d}\n", health, clientQPS),
+		"leaderElection:\n", "leaderElection:\n  leaderElect: false\n")
 	if err != nil {
 		return err
 	}

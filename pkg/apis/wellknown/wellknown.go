@@ -64,7 +64,7 @@ const (
 	AttemptAnnotation = "stowage.dev/attempt"
 	// UID of the claim whose [binding was undone](design/binding.md#beside-the-pv-controller),
 	// until the next binding is complete.
-	// On: volume. By: scheduler, extender.
+	// On: volume. By: scheduler, extender, controller.
 	BindingUndoneAnnotation = "stowage.dev/binding-undone"
 	// Path on the node that is cleaned.
 	// On: cleaning Job. By: controller.

@@ -18,6 +18,7 @@ import (
 	"stowage.dev/stowage/pkg/controller/claimbinder/rules"
 	"stowage.dev/stowage/pkg/scheduling/plan"
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -231,9 +232,9 @@ func TestProvisioned(t *testing.T) {
 	e.WaitPVC("d", "is bound", plan.IsBound)
 }
 
-// TestControllerKilled: a controller that is killed while it binds claims leaves none that the
-// next one cannot bind.
-func TestControllerKilled(t *testing.T) {
+// TestControllersKilled: two controllers bind the same claims, as if an old leader still wrote. They
+// are killed meanwhile, and leave no claim that the next ones cannot bind.
+func TestControllersKilled(t *testing.T) {
 	t.Parallel()
 	e := fixture.NewOn(t, audit.Config())
 	e.Do(func(ctx context.Context) error { return install(ctx, e.Cluster) })
@@ -257,13 +258,19 @@ func TestControllerKilled(t *testing.T) {
 	}
 	for round := 1; bound() < n; round++ {
 		before := bound()
-		process, err := fixture.StartController(e.Cluster, binary, fmt.Sprintf("controller-%d", round), settings)
-		if err != nil {
-			t.Fatal(err)
+		var processes []*cluster.Process
+		for i := range 2 {
+			process, err := fixture.StartController(e.Cluster, binary, fmt.Sprintf("controller-%d-%d", round, i), settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			processes = append(processes, process)
 		}
 		e.Wait("claims to be bound", func() bool { return bound() > before })
-		if err := process.Kill(); err != nil {
-			t.Fatal(err)
+		for _, process := range processes {
+			if err := process.Kill(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		t.Logf("round %d: %d claims are bound", round, bound())
 	}

@@ -102,8 +102,12 @@ func (c *Controller) collect(r *classRun, now time.Time) {
 }
 
 // collectOne returns the claim unless it is being bound, must not be bound now, or waits after a
-// failure.
-func (c *Controller) collectOne(r *classRun, claim *corev1.PersistentVolumeClaim, now time.Time) (of volumecache.Podless, ready bool) {
+// failure. The informer may not have observed yet that this process has bound it.
+func (c *Controller) collectOne(r *classRun, observed *corev1.PersistentVolumeClaim, now time.Time) (of volumecache.Podless, ready bool) {
+	claim := c.volumes.Claim(observed.Namespace, observed.Name)
+	if claim == nil || !rules.Waits(claim, c.Annotations) {
+		return of, false
+	}
 	requested, problem := rules.Requested(claim, c.Annotations)
 	c.mu.Lock()
 	s := c.stateOf(claim)

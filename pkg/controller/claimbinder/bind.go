@@ -42,6 +42,8 @@ func (c *Controller) bind(ctx context.Context, key string) (time.Duration, error
 	switch {
 	case live == nil || live.UID != a.claim.UID || !rules.Waits(live, c.Annotations) && !plan.IsBound(live):
 		c.end(a) // deleted, or it is no longer to be bound now
+	case plan.IsBound(live) && len(a.plan.Bindings) > 0 && live.Spec.VolumeName != a.plan.Bindings[0].Volume.Name:
+		c.end(a) // another client has bound it
 	case !plan.IsBound(live) && c.scheduling(key):
 		c.end(a) // a pod has appeared: its scheduler binds the claim
 	case a.provisioning && claims.SelectedNode(live) == "" && live.Spec.VolumeName == "":

@@ -29,7 +29,8 @@ const (
 )
 
 // node is a node in a directory: kubelet's directory and that of the stagings, both on a file system of
-// their own.
+// their own. Its tests are not parallel: a process that another test starts has the open files of this
+// one until it executes its program, and so keeps mounts busy.
 type node struct {
 	t         *testing.T
 	path      string
@@ -106,7 +107,6 @@ func (n *node) write(path, text string) error {
 
 // A directory is mounted once, however often it is published, and unmounted once.
 func TestPublish(t *testing.T) {
-	t.Parallel()
 	n := newNode(t)
 	n.do(os.Mkdir(filepath.Join(n.attempt(), "volume"), 0o755))
 	n.publish(publish.Options{})
@@ -132,7 +132,6 @@ func TestPublish(t *testing.T) {
 
 // A mount has the attributes that are requested, and no devices.
 func TestAttributes(t *testing.T) {
-	t.Parallel()
 	for row, tc := range map[string]struct {
 		options publish.Options
 		want    string
@@ -142,7 +141,6 @@ func TestAttributes(t *testing.T) {
 		"options":   {publish.Options{Flags: []string{"noatime", "nosuid", "vers=4"}}, "noatime,nodev,nosuid,rw"},
 	} {
 		t.Run(row, func(t *testing.T) {
-			t.Parallel()
 			n := newNode(t)
 			n.do(os.Mkdir(filepath.Join(n.attempt(), "volume"), 0o755))
 			n.publish(tc.options)
@@ -174,7 +172,6 @@ func symmetric(a, b []string) map[string]bool {
 
 // Neither what is mounted in the volume before, nor what is later, is in the pod.
 func TestMountsInVolume(t *testing.T) {
-	t.Parallel()
 	n := newNode(t)
 	for _, name := range []string{"before", "after"} {
 		n.do(os.MkdirAll(filepath.Join(n.attempt(), "volume", name), 0o755))
@@ -196,7 +193,6 @@ func TestMountsInVolume(t *testing.T) {
 
 // Paths that kubelet does not use, links, and targets where something else is mounted are refused.
 func TestTargets(t *testing.T) {
-	t.Parallel()
 	n := newNode(t)
 	n.do(os.Mkdir(filepath.Join(n.attempt(), "volume"), 0o755))
 	n.do(os.Mkdir(filepath.Join(n.path, "outside"), 0o755))
@@ -228,7 +224,6 @@ func TestTargets(t *testing.T) {
 
 // A file system whose server has died is unmounted, and never hides a directory of the node.
 func TestDeadServer(t *testing.T) {
-	t.Parallel()
 	if _, err := exec.LookPath("bindfs"); err != nil {
 		t.Skip(err)
 	}
@@ -277,7 +272,6 @@ func waitMounted(t *testing.T, path string) {
 
 // Volumes that kubelet has are found by its own records.
 func TestVolumesOfKubelet(t *testing.T) {
-	t.Parallel()
 	n := newNode(t)
 	n.do(os.Mkdir(filepath.Join(n.attempt(), "volume"), 0o755))
 	n.do(n.write(filepath.Join(filepath.Dir(n.target("p1")), "vol_data.json"), `{"driverName":"d","volumeHandle":"h"}`))

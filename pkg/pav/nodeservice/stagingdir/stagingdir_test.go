@@ -25,7 +25,9 @@ const (
 	uid    = "6f6c1d4e-0000-0000-0000-000000000001"
 )
 
-// node has the directories of stagings on a file system of its own.
+// node has the directories of stagings on a file system of its own. Its tests are not parallel: a process
+// that another test starts has the open files of this one until it executes its program, and so keeps
+// mounts busy.
 type node struct {
 	t    *testing.T
 	path string
@@ -117,7 +119,6 @@ func (n *node) left(upTo int64, staged *stowage.StagedVolume, what string) {
 // What staging pods have left mounted is unmounted, the last mount first, but only of attempts that have
 // ended, and never while it is in use.
 func TestMounts(t *testing.T) {
-	t.Parallel()
 	n := newNode(t)
 	mount := func(path string) {
 		t.Helper()
@@ -142,7 +143,6 @@ func TestMounts(t *testing.T) {
 
 // A loop device with a file of an attempt is left, whatever it is used for.
 func TestLoopDevice(t *testing.T) {
-	t.Parallel()
 	n := newNode(t)
 	device := n.loop(filepath.Join(n.pav(2), "image"))
 	n.do(n.Clear(volume, uid, 1, nil))
@@ -153,7 +153,6 @@ func TestLoopDevice(t *testing.T) {
 
 // A block device that is mounted or attached is left, unless its number is that of another device now.
 func TestBlockDevice(t *testing.T) {
-	t.Parallel()
 	n := newNode(t)
 	device := n.loop(filepath.Join(n.path, "image"))
 	v := n.offer(device)
@@ -192,7 +191,6 @@ func TestBlockDevice(t *testing.T) {
 
 // A staging pod that may offer some devices cannot offer others.
 func TestAllowed(t *testing.T) {
-	t.Parallel()
 	n := newNode(t)
 	device := n.loop(filepath.Join(n.path, "image"))
 	v := n.offer(device)
@@ -214,7 +212,6 @@ func TestAllowed(t *testing.T) {
 
 // Directories are removed without what they link to, and never while something is mounted there.
 func TestRemove(t *testing.T) {
-	t.Parallel()
 	n := newNode(t)
 	outside := filepath.Join(n.path, "outside")
 	n.do(os.MkdirAll(filepath.Join(outside, "dir"), 0o755))
@@ -242,7 +239,6 @@ func TestRemove(t *testing.T) {
 
 // What is mounted between the check for mounts and the removal is not removed.
 func TestRemoveMountedMeanwhile(t *testing.T) {
-	t.Parallel()
 	n := newNode(t)
 	outside := filepath.Join(n.path, "outside")
 	n.do(os.MkdirAll(filepath.Join(outside, "dir"), 0o755))
@@ -265,7 +261,6 @@ func TestRemoveMountedMeanwhile(t *testing.T) {
 
 // Names that are none of a volume or a UID name no directory.
 func TestNames(t *testing.T) {
-	t.Parallel()
 	n := newNode(t)
 	for _, name := range []string{"", "..", "../../etc", volume + "/..", strings.ToUpper(volume)} {
 		if err := n.Remove(t.Context(), name, uid); err == nil {

@@ -84,7 +84,7 @@ PLUGIN_BINARIES = $(foreach p,$(PLUGIN_PLATFORMS),bin/plugin/$(p)/kubectl-stowag
 
 # Go prints nothing while it compiles, which takes minutes on a fresh machine.
 PROGRESS := hack/progress.sh
-# Most compilers end before it is worth collecting their garbage: without that they take a seventh less time.
+# Most compilers end before it is worth collecting their garbage: without that, large packages take a seventh less time.
 GO_BUILD := GOGC=$(or $(GOGC),off) GOMEMLIMIT=$(or $(GOMEMLIMIT),512MiB) go build -v
 # Prints a line for each package, or with TESTS for each test, from the events of go test -json.
 REPORT   = gotestsum=$$(hack/tools/install.sh gotest.tools/gotestsum) && "$$gotestsum" --raw-command --format-hide-empty-pkg --hide-summary=skipped --format=pkgname-and-test-fails -- cat

@@ -238,10 +238,10 @@ soak: control-plane ## The long campaigns in full strength, an hour or more; RUN
 ##@ Measure
 
 .PHONY: bench
-bench: control-plane ## The stock plugin and ours side by side on whole clusters, the extender and the provisioner; WORKLOADS=a,b ROUNDS=n CALLS=n
+bench: control-plane ## Everything in docs/benchmarks.md, which takes hours; WORKLOADS=a,b ROUNDS=n CALLS=n: some whole clusters only
 	@go build -v -o bin/tools/bench ./test/perf/bench 2>&1 | $(PROGRESS)
 	@bin/tools/bench -out docs/benchmarks/clusters.txt -only='$(WORKLOADS)' -rounds=$(or $(ROUNDS),0) -calls=$(or $(CALLS),0)
-	@$(if $(WORKLOADS),,$(MAKE) bench-local bench-staging)
+	@$(if $(WORKLOADS),,$(MAKE) bench-local bench-staging bench-plugin bench-scheduler-perf)
 
 .PHONY: bench-quick
 bench-quick: control-plane ## A small set of the same, within 10 minutes; stores nothing

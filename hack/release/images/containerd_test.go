@@ -23,7 +23,8 @@ import (
 const containerdTimeout = 8 * time.Minute
 
 // TestContainerdImports: a real containerd takes archives as they are, under the name that
-// manifests have, and with the digest that was printed.
+// manifests have, and with the digest that was printed. The second command is that of
+// "kind load image-archive", which passes the archive on standard input.
 func TestContainerdImports(t *testing.T) {
 	ctr := newContainerd(t)
 	for title, platforms := range map[string][]v1.Platform{
@@ -36,19 +37,22 @@ func TestContainerdImports(t *testing.T) {
 			a, path := written(t, o)
 			// Unpacked, so that containerd checks every layer against the digest in the image.
 			ctr(t, "images", "import", "--snapshotter=native", "--platform=linux/amd64", path)
+			ctr(t, "--namespace=k8s.io", "images", "import", "--all-platforms", "--digests", "--snapshotter=native", path)
 			digest, err := a.top().Digest()
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := []string{a.reference, digest.String()}
-			var got []string
-			for line := range strings.Lines(ctr(t, "images", "list", "name=="+a.reference)) {
-				if fields := strings.Fields(line); fields[0] == a.reference {
-					got = append(got, fields[0], fields[2])
+			for _, namespace := range []string{"default", "k8s.io"} {
+				var got []string
+				for line := range strings.Lines(ctr(t, "--namespace="+namespace, "images", "list", "name=="+a.reference)) {
+					if fields := strings.Fields(line); fields[0] == a.reference {
+						got = append(got, fields[0], fields[2])
+					}
 				}
-			}
-			if strings.Join(got, " ") != strings.Join(want, " ") {
-				t.Errorf("containerd has %v, want %v", got, want)
+				if strings.Join(got, " ") != strings.Join(want, " ") {
+					t.Errorf("containerd has %v in namespace %s, want %v", got, namespace, want)
+				}
 			}
 		})
 	}

@@ -5,6 +5,7 @@ package manifests_test
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -35,6 +36,29 @@ func podsOf(t *testing.T, folder string) map[string]corev1.PodSpec {
 		}
 	}
 	return pods
+}
+
+// TestKindPage: the API server accepts the StatefulSet of docs/kind.md, and its class is installed.
+func TestKindPage(t *testing.T) {
+	install(t)
+	page, err := os.ReadFile("../../../docs/kind.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(page), "```yaml\napiVersion: apps/v1\n")
+	text, _, closed := strings.Cut(text, "```\n")
+	if !found || !closed {
+		t.Fatal("the page has no StatefulSet")
+	}
+	o := parse(t, "apiVersion: apps/v1\n"+text)[0]
+	if err := cluster.Apply(t.Context(), admin, o, metav1.DryRunAll); err != nil {
+		t.Error(err)
+	}
+	for _, claim := range as[appsv1.StatefulSet](t, o).Spec.VolumeClaimTemplates {
+		if _, err := shared.Client().StorageV1().StorageClasses().Get(t.Context(), *claim.Spec.StorageClassName, metav1.GetOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestPodSecurity: all pods but those of the provisioners and of the node service are admitted where the

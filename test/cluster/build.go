@@ -108,7 +108,10 @@ func buildMissing(ctx context.Context, o BuildOptions, ofKubernetes, ofKwok []ta
 	if err := errors.Join(err1, err2); err != nil {
 		return "", err
 	}
-	return s.minor, errors.Join(kubernetes.build(ctx, o, ofKubernetes), kwok.build(ctx, o, ofKwok))
+	if err := kubernetes.build(ctx, o, ofKubernetes); err != nil {
+		return "", err
+	}
+	return s.minor, kwok.build(ctx, o, ofKwok)
 }
 
 // target is a command to build.
@@ -165,7 +168,7 @@ func (m module) build(ctx context.Context, o BuildOptions, targets []target) err
 		return nil
 	}
 	begin := time.Now()
-	fmt.Fprintf(o.Progress, "Building %s of %s %s into %s\n", names(missing), m.product, m.version, m.cache)
+	fmt.Fprintf(o.Progress, "Building %s %s into %s: %s\n", m.product, m.version, m.cache, names(missing))
 	job := buildJob{module: m.dir, folder: m.cache, targets: missing, args: []string{"-ldflags", m.ldflags}, progress: o.Progress}
 	if err := job.build(ctx); err != nil {
 		return err

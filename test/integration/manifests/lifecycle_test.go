@@ -19,12 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -355,80 +352,4 @@ func (s *site) look(volumes []string) map[string]string {
 // notKubernetes are the finalizers that Kubernetes itself does not remove.
 func notKubernetes(finalizers []string) []string {
 	return slices.DeleteFunc(finalizers, func(f string) bool { return f == "kubernetes.io/pv-protection" })
-}
-
-// checkLeft: volumes with data of claims are left and can be deleted, other volumes are deleted.
-func (s *site) checkLeft(volumes []string, job string) {
-	s.t.Helper()
-	left := map[string][]string{}
-	for _, name := range volumes {
-		pv, err := s.Client().CoreV1().PersistentVolumes().Get(s.t.Context(), name, metav1.GetOptions{})
-		if err == nil {
-			left[name] = notKubernetes(pv.Finalizers)
-		} else if !apierrors.IsNotFound(err) {
-			s.t.Fatal(err)
-		}
-	}
-	if diff := cmp.Diff(map[string][]string{inUse: {}, givenBack: {}}, left); diff != "" {
-		s.t.Errorf("volumes and their finalizers (-want +got):\n%s", diff)
-	}
-	printed := s.kubelet.output(job)
-	for _, line := range []string{"data of its claim", "NOT CLEANED", "release and delete", "Released 4."} {
-		if !strings.Contains(printed, line) {
-			s.t.Errorf("release did not print %q:\n%s", line, printed)
-		}
-	}
-}
-
-// checkNothingLeft: none of our objects is left, and the namespace only if it was
-// not created by us.
-func (s *site) checkNothingLeft(alsoNamespace bool) {
-	s.t.Helper()
-	var left []string
-	gone := func() bool {
-		left = s.left(alsoNamespace)
-		return len(left) == 0
-	}
-	if !comes(s.t, gone) {
-		s.t.Errorf("left behind: %s\n%s", strings.Join(left, ", "), s.pods())
-	}
-}
-
-// left are all objects that have our label or name.
-func (s *site) left(alsoNamespace bool) []string {
-	s.t.Helper()
-	var left []string
-	lists, err := discovery.ServerPreferredResources(s.Client().Discovery())
-	if err != nil {
-		return []string{err.Error()} // a kind that is being removed
-	}
-	for _, kind := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, lists) {
-		group, err := schema.ParseGroupVersion(kind.GroupVersion)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		for _, r := range kind.APIResources {
-			if r.Name == "events" || r.Name == "endpoints" { // each list of endpoints has a warning, and slices stand for them
-				continue
-			}
-			objects, err := s.client.Resource(group.WithResource(r.Name)).List(s.t.Context(), metav1.ListOptions{})
-			if err != nil {
-				left = append(left, err.Error())
-				continue
-			}
-			for _, o := range objects.Items {
-				if s.ours(&o) && (alsoNamespace || r.Name != "namespaces") {
-					left = append(left, name(&o))
-				}
-			}
-		}
-	}
-	return left
-}
-
-// ours reports whether an object is of Stowage: by its label, its name or its namespace.
-func (s *site) ours(o *unstructured.Unstructured) bool {
-	standard := []string{"ServiceAccount default", "ConfigMap kube-root-ca.crt"}
-	return o.GetLabels()["app.kubernetes.io/part-of"] == "stowage" || strings.Contains(o.GetName(), "stowage") ||
-		o.GetNamespace() == s.namespace && !slices.Contains(standard, o.GetKind()+" "+o.GetName())
 }

@@ -259,7 +259,7 @@ func (r *run) immediate(pod *corev1.Pod) bool {
 		}
 		name := match.ClaimClass(claim)
 		class := r.class(name)
-		late := class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+		late := claims.LateBinding(class)
 		switch {
 		case claim.Spec.VolumeName != "":
 			r.unknown("claim %s names volume %s and is not bound: the PV controller binds it before the pod is placed", claim.Name, claim.Spec.VolumeName)

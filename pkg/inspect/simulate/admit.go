@@ -4,7 +4,6 @@
 package simulate
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -15,6 +14,8 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	defaults "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
+
+	"stowage.dev/stowage/pkg/scheduling/claims"
 )
 
 // AdmitPod returns the pod as an API server would store it, as far as a scheduler reads it: with default values,
@@ -77,7 +78,7 @@ func AdmitClaim(claim *corev1.PersistentVolumeClaim, classes []*storagev1.Storag
 	claim = claim.DeepCopy()
 	defaults.SetObjectDefaults_PersistentVolumeClaim(claim)
 	if _, beta := claim.Annotations[corev1.BetaStorageClassAnnotation]; !beta && claim.Spec.StorageClassName == nil {
-		if class := defaultClass(classes); class != nil {
+		if class := claims.DefaultClass(classes); class != nil {
 			claim.Spec.StorageClassName = &class.Name
 		}
 	}
@@ -90,18 +91,4 @@ func AdmitClaim(claim *corev1.PersistentVolumeClaim, classes []*storagev1.Storag
 		return nil, fmt.Errorf("claim %s: %w", claim.Name, err)
 	}
 	return claim, nil
-}
-
-// defaultClass returns the class of claims that name none, as admission chooses it: of several the newest, then
-// the first by name. It is nil if there is none.
-func defaultClass(classes []*storagev1.StorageClass) *storagev1.StorageClass {
-	marked := slices.DeleteFunc(slices.Clone(classes), func(c *storagev1.StorageClass) bool {
-		return c.Annotations["storageclass.kubernetes.io/is-default-class"] != "true" && c.Annotations["storageclass.beta.kubernetes.io/is-default-class"] != "true"
-	})
-	if len(marked) == 0 {
-		return nil
-	}
-	return slices.MinFunc(marked, func(a, b *storagev1.StorageClass) int {
-		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
 }

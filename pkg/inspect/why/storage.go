@@ -108,7 +108,7 @@ func (st *storage) podClaim(name string) inspect.PodClaim {
 	request := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	c := inspect.PodClaim{Name: name, Class: match.ClaimClass(claim), Request: request.String(), Volume: claim.Spec.VolumeName}
 	class := snapshot.Find[*storagev1.StorageClass](st.snapshot, "", c.Class)
-	late := class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+	late := claims.LateBinding(class)
 	switch node := claim.Annotations[plan.AnnSelectedNode]; {
 	case claim.DeletionTimestamp != nil:
 		c.State = "is being deleted"

@@ -7,7 +7,9 @@
 package claims
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -179,10 +181,32 @@ func classOf(claim *v1.PersistentVolumeClaim, look Lookup) (*storagev1.StorageCl
 	if class == nil {
 		return nil, refuse(immediate+": storageclass %q of persistentvolumeclaim %q not found", name, claim.Name)
 	}
-	if class.VolumeBindingMode == nil || *class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer {
+	if !LateBinding(class) {
 		return nil, refuse(immediate)
 	}
 	return class, nil
+}
+
+// LateBinding reports whether the scheduler binds the claims of the class; false for nil.
+func LateBinding(class *storagev1.StorageClass) bool {
+	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+// IsDefault reports whether the class is marked as a default of the cluster.
+func IsDefault(class *storagev1.StorageClass) bool {
+	return class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" || class.Annotations["storageclass.beta.kubernetes.io/is-default-class"] == "true"
+}
+
+// DefaultClass returns the class of claims that name none: of several the newest, then the first
+// by name. It is nil if there is none.
+func DefaultClass(classes []*storagev1.StorageClass) *storagev1.StorageClass {
+	marked := slices.DeleteFunc(slices.Clone(classes), func(class *storagev1.StorageClass) bool { return !IsDefault(class) })
+	if len(marked) == 0 {
+		return nil
+	}
+	return slices.MinFunc(marked, func(a, b *storagev1.StorageClass) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 // SelectedNode returns the node that the claim's volume is provisioned for, empty for

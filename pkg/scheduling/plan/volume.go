@@ -45,12 +45,33 @@ func (b Binding) ClaimVolume(live *v1.PersistentVolume) (want *v1.PersistentVolu
 	case !b.stillMatches(live):
 		return nil, false, b.fail(VolumeChanged, "")
 	}
-	want = live.DeepCopy()
+	return b.withClaimRef(live), true, nil
+}
+
+// RestoreClaimRef sets the claimRef again on the volume of a claim whose binding is complete,
+// after the claimRef or its UID was removed. Until then the volume is the claim's, whatever its
+// phase.
+func (b Binding) RestoreClaimRef(live *v1.PersistentVolume) (want *v1.PersistentVolume, write bool, why *Failure) {
+	if why := b.sameVolume(live); why != nil {
+		return nil, false, why
+	}
+	switch ref := live.Spec.ClaimRef; {
+	case refersTo(ref, b.Claim):
+		return live, false, nil
+	case ref != nil && !preBound(ref, b.Claim):
+		return nil, false, b.fail(VolumeClaimed, owner(ref, b.Claim))
+	}
+	return b.withClaimRef(live), true, nil
+}
+
+// withClaimRef returns a copy of the volume with a claimRef to the claim.
+func (b Binding) withClaimRef(live *v1.PersistentVolume) *v1.PersistentVolume {
+	want := live.DeepCopy()
 	if _, set := live.Annotations[AnnBoundByController]; !set && live.Spec.ClaimRef == nil {
 		metav1.SetMetaDataAnnotation(&want.ObjectMeta, AnnBoundByController, "yes")
 	}
 	want.Spec.ClaimRef = reference(b.Claim)
-	return want, true, nil
+	return want
 }
 
 // UnclaimVolume undoes ClaimVolume. written is the API server's response to our own

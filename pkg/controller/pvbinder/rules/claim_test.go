@@ -80,7 +80,7 @@ func checkClaims(t *testing.T, tests map[string]claimCase) {
 	}
 }
 
-// TestBinding: the four writes of a binding in their order, whoever chose the volume.
+// TestBinding: the four writes of a binding in their order, whichever client chose the volume.
 func TestBinding(t *testing.T) {
 	t.Parallel()
 	refer := func(pv *builders.PV) []*v1.PersistentVolume { return []*v1.PersistentVolume{pv.Obj()} }

@@ -77,12 +77,12 @@ func create[T object[T]](w *world, s *store[T], o T) {
 // look updates the cache of some objects, or of all.
 func look[T object[T]](w *world, s *store[T], all bool) {
 	for _, name := range slices.Sorted(maps.Keys(s.seen)) {
-		if _, ok := s.live[name]; !ok && (all || w.IntN(2) == 0) {
+		if _, ok := s.live[name]; !ok && (all || w.IntN(4) == 0) {
 			delete(s.seen, name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.live)) {
-		if all || w.IntN(2) == 0 {
+		if all || w.IntN(4) == 0 {
 			s.seen[name] = s.live[name]
 		}
 	}
@@ -130,7 +130,7 @@ func (w *world) user() {
 			w.note("scheduler claims %s for %s", v, c)
 		}
 	case action == 6 && claim != nil && volume != nil && match.RefersTo(volume.Spec.ClaimRef, claim) && volume.Spec.ClaimRef.UID != "":
-		if want, write, why := (plan.Binding{Claim: claim, Volume: volume}).BindClaim(claim); write && why == nil && volume.Status.Phase == v1.VolumeBound {
+		if want, write, why := (plan.Binding{Claim: claim, Volume: volume}).BindClaim(claim); write && why == nil {
 			create(w, &w.claims, want)
 			w.note("scheduler binds %s to %s", c, v)
 		}
@@ -337,7 +337,7 @@ func TestModel(t *testing.T) {
 	for seed := range uint64(3000) {
 		w := newWorld(seed)
 		for range 60 {
-			if w.IntN(3) == 0 {
+			if w.IntN(2) == 0 {
 				w.user()
 			}
 			look(w, &w.claims, false)

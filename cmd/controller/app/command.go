@@ -25,6 +25,7 @@ import (
 	"stowage.dev/stowage/pkg/apis/component"
 	"stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/pvbinder"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/metrics"
@@ -124,7 +125,7 @@ func newParts(settings *v1alpha1.ControllerConfiguration, connection *rest.Confi
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	p := &parts{settings: settings, client: client, connection: connection}
-	p.informers = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
+	p.informers = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trimFor(settings)))
 	if p.reports, err = diskreports.NewClient(connection); err != nil {
 		return nil, err
 	}
@@ -177,6 +178,20 @@ func runAll(ctx context.Context, loops []namedLoop) error {
 		})
 	}
 	return group.Wait()
+}
+
+// trimFor returns trim, which keeps what pv-binder reads of managed fields if that loop is enabled.
+func trimFor(settings *v1alpha1.ControllerConfiguration) cache.TransformFunc {
+	if !settings.ClaimBinder.InPlace.Enabled {
+		return trim
+	}
+	return func(object any) (any, error) {
+		if volume, ok := object.(*corev1.PersistentVolume); ok {
+			pvbinder.KeepPhaseWriters(volume)
+			return volume, nil
+		}
+		return trim(object)
+	}
 }
 
 // trim removes what no loop reads: managed fields, and a pod's containers, which are most of it.

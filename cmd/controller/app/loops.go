@@ -26,8 +26,10 @@ import (
 	"stowage.dev/stowage/pkg/controller/pav/stagings"
 	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes"
+	"stowage.dev/stowage/pkg/controller/pvbinder"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/pav/pavclient"
+	"stowage.dev/stowage/pkg/scheduling/volumecache"
 )
 
 // provisionerName is the name of the provisioners' ConfigMap and DaemonSet: manifests/provisioner.
@@ -154,6 +156,16 @@ func makeLoops(p *parts) ([]namedLoop, error) {
 				config.Annotations = append(config.Annotations, rules.Annotation(a))
 			}
 			return claimbinder.New(config)
+		}},
+		{"pv-binder", func() (runner, error) { // binds claims instead of the PV controller
+			if !p.settings.ClaimBinder.InPlace.Enabled {
+				return disabled{}, nil
+			}
+			cache, err := volumecache.New(volumecache.Config{Informers: p.informers})
+			if err != nil {
+				return nil, err
+			}
+			return pvbinder.New(pvbinder.Config{Client: p.client, Informers: p.informers, Cache: cache, Events: p.events})
 		}},
 		{"heartbeats", func() (runner, error) { // marks the reports of provisioners that do not renew their Lease
 			return heartbeats.New(heartbeats.Config{Client: p.client, Informers: p.informers, Reports: p.reports, ReportInformer: p.reportInformer})

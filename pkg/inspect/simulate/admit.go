@@ -77,7 +77,7 @@ func priorityOf(name string, classes []*schedulingv1.PriorityClass) (int32, erro
 func AdmitClaim(claim *corev1.PersistentVolumeClaim, classes []*storagev1.StorageClass) (*corev1.PersistentVolumeClaim, error) {
 	claim = claim.DeepCopy()
 	defaults.SetObjectDefaults_PersistentVolumeClaim(claim)
-	if _, beta := claim.Annotations[corev1.BetaStorageClassAnnotation]; !beta && claim.Spec.StorageClassName == nil {
+	if !claims.HasClass(claim) {
 		if class := claims.DefaultClass(classes); class != nil {
 			claim.Spec.StorageClassName = &class.Name
 		}

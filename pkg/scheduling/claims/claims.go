@@ -187,6 +187,12 @@ func classOf(claim *v1.PersistentVolumeClaim, look Lookup) (*storagev1.StorageCl
 	return class, nil
 }
 
+// HasClass reports whether the claim names a class, perhaps the empty one.
+func HasClass(claim *v1.PersistentVolumeClaim) bool {
+	_, beta := claim.Annotations[v1.BetaStorageClassAnnotation]
+	return beta || claim.Spec.StorageClassName != nil
+}
+
 // LateBinding reports whether the scheduler binds the claims of the class; false for nil.
 func LateBinding(class *storagev1.StorageClass) bool {
 	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer

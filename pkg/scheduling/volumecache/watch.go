@@ -125,6 +125,18 @@ func (c *Cache) VolumeFor(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume 
 	return nil
 }
 
+// VolumesFor returns all volumes whose claimRef names the claim.
+func (c *Cache) VolumesFor(claim *v1.PersistentVolumeClaim) (volumes []*v1.PersistentVolume) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, v := range c.byClaim[keyOf(claim)] {
+		if match.RefersTo(v.PV.Spec.ClaimRef, claim) {
+			volumes = append(volumes, v.PV)
+		}
+	}
+	return volumes
+}
+
 func (c *Cache) volumeFor(claim *v1.PersistentVolumeClaim) *volume {
 	for _, v := range c.byClaim[keyOf(claim)] {
 		if match.RefersTo(v.PV.Spec.ClaimRef, claim) {

@@ -148,6 +148,10 @@ type ClaimBinder struct {
 	// bindNow configures the binding of claims without a pod.
 	// +optional
 	BindNow BindNow `json:"bindNow,omitempty"`
+
+	// inPlace configures the controller to bind all claims instead of the PV controller.
+	// +optional
+	InPlace InPlaceBinder `json:"inPlace,omitempty"`
 }
 
 // BindNow configures the binding of claims without a pod.
@@ -171,6 +175,16 @@ type BindAnnotation struct {
 	// value is what the annotation must have; "" for any.
 	// +optional
 	Value string `json:"value,omitempty"`
+}
+
+// InPlaceBinder configures the controller to bind all claims instead of the PV controller.
+type InPlaceBinder struct {
+	// enabled makes the controller do all work of the PV controller. It is alpha. It needs
+	// kube-controller-manager with --controllers=*,-persistentvolume-binder-controller, and the
+	// rights in manifests/controller/pv-binder.yaml.
+	// Default: false
+	// +optional
+	Enabled bool `json:"enabled,omitempty"`
 }
 
 // NodeLossPolicy is what happens to a claim whose volume is lost.

@@ -108,7 +108,7 @@ func decideFree(f *ClaimFacts) Decision {
 	}
 	selected := claims.SelectedNode(claim) != ""
 	switch {
-	case !hasClass(claim) && f.Default != nil:
+	case !claims.HasClass(claim) && f.Default != nil:
 		want := claim.DeepCopy()
 		want.Spec.StorageClassName = &f.Default.Name
 		return Decision{Do: WriteClaim, Claim: want}

@@ -7,18 +7,11 @@ import (
 	"fmt"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/scheduling/plan"
 )
-
-// hasClass reports whether the claim names a class, perhaps the empty one.
-func hasClass(claim *v1.PersistentVolumeClaim) bool {
-	_, beta := claim.Annotations[v1.BetaStorageClassAnnotation]
-	return beta || claim.Spec.StorageClassName != nil
-}
 
 const (
 	// inTreePrefix is the prefix of provisioners that were part of the PV controller.

@@ -164,7 +164,7 @@ func TestOtherWriter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			before, after := volume().Obj(), volume().Phase(tc.phase).Obj()
-			before.ManagedFields, after.ManagedFields = rules.PhaseWriters(earlier), rules.PhaseWriters(tc.after)
+			before.ManagedFields, after.ManagedFields = rules.PhaseWriters(rules.PhaseWriters(earlier)), rules.PhaseWriters(tc.after)
 			if got := rules.OtherWriter(before, after, "stowage-controller"); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}

@@ -12,10 +12,10 @@ import (
 )
 
 // PhaseWriters returns the managers that wrote the phase of a volume, without their fields: what
-// OtherWriter reads of the managed fields.
+// OtherWriter reads of the managed fields. Its own result may be passed again.
 func PhaseWriters(fields []metav1.ManagedFieldsEntry) (writers []metav1.ManagedFieldsEntry) {
 	for _, entry := range fields {
-		if entry.Subresource == "status" && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:phase"`)) {
+		if entry.Subresource == "status" && (entry.FieldsV1 == nil || bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:phase"`))) {
 			entry.FieldsV1 = nil
 			writers = append(writers, entry)
 		}

@@ -1,0 +1,159 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pvbinder binds claims and volumes instead of the PV controller of
+// kube-controller-manager, which must not run: docs/design/pv-binder.md.
+//
+// Events of a claim, its volume, its class or its pods enqueue the claim, events of a volume or its
+// claim the volume. A worker reads the facts from the cache (facts.go), package rules decides, and the
+// worker takes the action (act.go) and decides again, until nothing is left to do. Claims that may
+// have any free volume are assigned together, in the order of their creation (matcher.go).
+package pvbinder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+
+	"stowage.dev/stowage/pkg/controller/pvbinder/rules"
+	"stowage.dev/stowage/pkg/loop"
+)
+
+const (
+	// A failed key is retried after retryFirst, then with a growing delay.
+	retryFirst, retryLast = 10 * time.Millisecond, time.Minute
+	// workers is how many claims, and how many volumes, are reconciled at once. Nearly all of their
+	// time is spent on requests, whose rate the client limits.
+	workers = 32
+	// manager is the name of this controller in managed fields.
+	manager = "stowage-pv-binder"
+)
+
+// Cache is the newest state of the cluster that this process has observed. Objects that it returns
+// are shared and never changed. It must be safe for concurrent use.
+type Cache interface {
+	// Ready blocks until all objects of the initial lists were observed, and returns true, or until
+	// stop is closed.
+	Ready(stop <-chan struct{}) bool
+	// Volume returns the newest version seen, nil if there is none.
+	Volume(name string) *v1.PersistentVolume
+	// Claim returns the newest version seen, nil if there is none.
+	Claim(namespace, name string) *v1.PersistentVolumeClaim
+	// VolumesFor returns the volumes whose claimRef names the claim.
+	VolumesFor(claim *v1.PersistentVolumeClaim) []*v1.PersistentVolume
+	// ObserveVolume updates the cache to the informer's state of the volume.
+	ObserveVolume(name string)
+	// ApplyVolume stores an API response. The newer resourceVersion wins.
+	ApplyVolume(volume *v1.PersistentVolume)
+	// ApplyClaim is ApplyVolume for a claim.
+	ApplyClaim(claim *v1.PersistentVolumeClaim)
+}
+
+// Config configures a Controller. All fields are required.
+type Config struct {
+	// Client may do what manifests/controller/pv-binder.yaml allows.
+	Client kubernetes.Interface
+	// Informers are not started yet. Their volumes have the managed fields that KeepPhaseWriters keeps.
+	Informers informers.SharedInformerFactory
+	// Cache is fed by Informers.
+	Cache  Cache
+	Events events.EventRecorder
+}
+
+// Controller binds claims and volumes. Only the leader runs it.
+type Controller struct {
+	Config
+	claims, volumes loop.Queue // namespace/name of claims, names of volumes
+	matcher         *matcher
+	recorded        recorded
+	drivers         map[string]string
+
+	claimInformer, podInformer, classInformer cache.SharedIndexInformer
+
+	leading atomic.Bool
+	// others receives the name of another PV controller.
+	others chan error
+}
+
+// New returns a controller; Run starts it.
+func New(config Config) (*Controller, error) {
+	core := config.Informers.Core().V1()
+	c := &Controller{
+		Config:        config,
+		claims:        loop.NewQueue("pv_binder_claims", retryFirst, retryLast),
+		volumes:       loop.NewQueue("pv_binder_volumes", retryFirst, retryLast),
+		drivers:       migratedPlugins(),
+		claimInformer: core.PersistentVolumeClaims().Informer(),
+		podInformer:   core.Pods().Informer(),
+		classInformer: config.Informers.Storage().V1().StorageClasses().Informer(),
+		others:        make(chan error, 1),
+	}
+	c.matcher = newMatcher(c.Cache, c.claims)
+	if err := c.watch(); err != nil {
+		return nil, fmt.Errorf("watch claims and volumes: %w", err)
+	}
+	return c, nil
+}
+
+// Run works until ctx ends, or until another PV controller is found. The informers must be synced
+// before.
+func (c *Controller) Run(ctx context.Context) error {
+	if !c.Cache.Ready(ctx.Done()) {
+		return context.Cause(ctx)
+	}
+	c.leading.Store(true)
+	defer c.leading.Store(false)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var running sync.WaitGroup
+	running.Go(func() { loop.Run(ctx, c.matcher.classes, 1, c.matcher.assign) })
+	running.Go(func() { loop.Run(ctx, c.volumes, workers, c.syncVolume) })
+	running.Go(func() { loop.Run(ctx, c.claims, workers, c.syncClaim) })
+	select {
+	case err := <-c.others:
+		stop(err)
+	case <-ctx.Done():
+	}
+	running.Wait()
+	if err := context.Cause(ctx); errors.Is(err, errOtherController) {
+		return err
+	}
+	return nil
+}
+
+var errOtherController = errors.New("the PV controller is running: start kube-controller-manager with --controllers=*,-persistentvolume-binder-controller, or set claimBinder.inPlace.enabled to false")
+
+// checkWriter stops the controller if another one sets phases of volumes.
+func (c *Controller) checkWriter(before, after *v1.PersistentVolume) {
+	other := rules.OtherWriter(before, after, manager)
+	if other == "" || !c.leading.Load() {
+		return
+	}
+	select {
+	case c.others <- fmt.Errorf("%q set the phase of volume %q to %s: %w", other, after.Name, after.Status.Phase, errOtherController):
+	default:
+	}
+}
+
+// KeepPhaseWriters removes the managed fields of a volume but for those that show whether another PV
+// controller is running. A volume may be passed twice.
+func KeepPhaseWriters(volume *v1.PersistentVolume) {
+	volume.ManagedFields = rules.PhaseWriters(volume.ManagedFields)
+}
+
+// classOf returns the class of that name, nil for none.
+func (c *Controller) classOf(name string) *storagev1.StorageClass {
+	object, _, _ := c.classInformer.GetStore().GetByKey(name) // stores return no errors
+	class, _ := object.(*storagev1.StorageClass)
+	return class
+}

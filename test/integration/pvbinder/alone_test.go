@@ -49,10 +49,7 @@ func otherController(e *fixture.Env, process *cluster.Process) {
 	if err := process.Signal(syscall.SIGSTOP); err != nil {
 		e.T.Fatal(err)
 	}
-	_, err := e.Cluster.StartCommand("pv-controller", fixture.DefaultConfig().Binaries.ControllerManager, []string{
-		"--kubeconfig=" + e.Cluster.Kubeconfig(), "--controllers=" + pvController, "--leader-elect=false", "--secure-port=0",
-	}, nil)
-	if err != nil {
+	if err := startPVController(e.Cluster); err != nil {
 		e.T.Fatal(err)
 	}
 	e.CreatePVs(e.PV("v"))
@@ -65,4 +62,13 @@ func otherController(e *fixture.Env, process *cluster.Process) {
 	if log := process.LogTail(); !strings.Contains(log, `"kube-controller-manager\" set the phase of volume`) || !strings.Contains(log, "-persistentvolume-binder-controller") {
 		e.T.Errorf("the controller does not report the other one:%s", log)
 	}
+}
+
+// startPVController starts the PV controller.
+func startPVController(c *cluster.Cluster) error {
+	_, err := c.StartCommand("pv-controller", fixture.DefaultConfig().Binaries.ControllerManager, []string{
+		"--kubeconfig=" + c.Kubeconfig(), "--controllers=" + pvController, "--leader-elect=false", "--secure-port=0",
+		"--kube-api-qps=1000", "--kube-api-burst=2000", "--pvclaimbinder-sync-period=1s",
+	}, nil)
+	return err
 }

@@ -18,7 +18,7 @@ import (
 func TestOwnCluster(t *testing.T) {
 	t.Parallel()
 	e := fixture.NewOn(t, config())
-	process, err := start(e.Context(), e.Cluster)
+	process, err := fixture.StartBinder(e.Context(), e.Cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func otherController(e *fixture.Env, process *cluster.Process) {
 // startPVController starts the PV controller.
 func startPVController(c *cluster.Cluster) error {
 	_, err := c.StartCommand("pv-controller", fixture.DefaultConfig().Binaries.ControllerManager, []string{
-		"--kubeconfig=" + c.Kubeconfig(), "--controllers=" + pvController, "--leader-elect=false", "--secure-port=0",
+		"--kubeconfig=" + c.Kubeconfig(), "--controllers=" + fixture.PVController, "--leader-elect=false", "--secure-port=0",
 		"--kube-api-qps=1000", "--kube-api-burst=2000", "--pvclaimbinder-sync-period=1s",
 	}, nil)
 	return err

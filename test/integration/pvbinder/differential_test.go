@@ -208,7 +208,7 @@ func TestSameAsPVController(t *testing.T) {
 	if diff := cmp.Diff(states(theirs), before); diff != "" {
 		t.Fatalf("the clusters differ before the start:\n%s", diff)
 	}
-	if _, err := start(ours.Context(), ours.Cluster); err != nil {
+	if _, err := fixture.StartBinder(ours.Context(), ours.Cluster); err != nil {
 		t.Fatal(err)
 	}
 	if err := startPVController(theirs.Cluster); err != nil {

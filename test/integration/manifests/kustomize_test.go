@@ -59,7 +59,7 @@ func kustomizations(t *testing.T) map[string]kustomization {
 // apart are files of no kustomization: those of processes that Kubernetes does
 // not start, those that are applied singly, and the Go package of the folder.
 var apart = []string{
-	"images/kustomization.yaml", "controller/cleaning-jobs.yaml", "controller/bind-now.yaml", "controller/pav-volumes.yaml", "controller/pav-policy.yaml", "scheduler/only/config.yaml", "extender/full/scheduler.yaml", "extender/advisory/scheduler.yaml",
+	"images/kustomization.yaml", "controller/cleaning-jobs.yaml", "controller/bind-now.yaml", "controller/pv-binder.yaml", "controller/pav-volumes.yaml", "controller/pav-policy.yaml", "scheduler/only/config.yaml", "extender/full/scheduler.yaml", "extender/advisory/scheduler.yaml",
 	"pav/examples/hello-world.yaml", "pav/examples/object-store.yaml", "pav/examples/encryption.yaml", "pav/examples/btrfs.yaml",
 	"pav/examples/hello-world/pod.yaml",
 	"manifests.go",

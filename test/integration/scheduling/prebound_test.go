@@ -152,6 +152,7 @@ func TestHalfMadeBinding(t *testing.T) {
 // TestHalfMadeBindingUnseen: while no PV controller has seen a volume,
 // a claim that is bound to it would be marked Lost. Direct waits.
 func TestHalfMadeBindingUnseen(t *testing.T) {
+	fixture.NeedPVController(t)
 	t.Parallel()
 	e := fixture.NewOn(t, fixture.DefaultConfig())
 	e.AddNodes(e.Node("a"))

@@ -11,9 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/pkg/testing/commands"
 )
@@ -43,6 +45,30 @@ func TestTrim(t *testing.T) {
 	}
 	if got := trimmed.(*corev1.Pod); got.ManagedFields != nil || got.Spec.Containers != nil || len(got.Spec.Volumes) != 1 {
 		t.Errorf("kept %+v", got)
+	}
+}
+
+// TestTrimKeepsPhaseWriters: the loop that works instead of the PV controller finds another one by the
+// managed fields of volumes.
+func TestTrimKeepsPhaseWriters(t *testing.T) {
+	t.Parallel()
+	for enabled, want := range map[bool][]metav1.ManagedFieldsEntry{true: {{Manager: "m", Subresource: "status"}}, false: nil} {
+		settings, err := v1alpha1.Default()
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings.ClaimBinder.InPlace.Enabled = enabled
+		volume := builders.MakePV("v").Obj()
+		volume.ManagedFields = []metav1.ManagedFieldsEntry{
+			{Manager: "m", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:phase":{}}}`)}},
+			{Manager: "n", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}},
+		}
+		if _, err := trimFor(settings)(volume); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, volume.ManagedFields); diff != "" {
+			t.Errorf("enabled %t, managed fields (-want +got):\n%s", enabled, diff)
+		}
 	}
 }
 

@@ -161,7 +161,7 @@ func makeLoops(p *parts) ([]namedLoop, error) {
 			if !p.settings.ClaimBinder.InPlace.Enabled {
 				return disabled{}, nil
 			}
-			cache, err := volumecache.New(volumecache.Config{Informers: p.informers})
+			cache, err := volumecache.New(volumecache.Config{Informers: p.informers, ByClass: true})
 			if err != nil {
 				return nil, err
 			}

@@ -147,7 +147,7 @@ func (c *Controller) act(ctx context.Context, d rules.Decision) (err error) {
 func (c *Controller) wroteVolume(volume *v1.PersistentVolume, err error) error {
 	if err == nil {
 		c.Cache.ApplyVolume(volume)
-		c.matcher.offer(volume.Name)
+		c.matcher.changed(volume)
 	}
 	return err
 }

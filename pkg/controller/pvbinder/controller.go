@@ -20,6 +20,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -27,6 +28,7 @@ import (
 
 	"stowage.dev/stowage/pkg/controller/pvbinder/rules"
 	"stowage.dev/stowage/pkg/loop"
+	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
 const (
@@ -53,6 +55,11 @@ type Cache interface {
 	VolumesFor(claim *v1.PersistentVolumeClaim) []*v1.PersistentVolume
 	// ObserveVolume updates the cache to the informer's state of the volume.
 	ObserveVolume(name string)
+	// AssignAnywhere assigns free volumes of a class to requests in order of priority, and reserves
+	// each until Release is called with the UID of the request's claim.
+	AssignAnywhere(class string, requests []*match.Request) []*v1.PersistentVolume
+	// Release ends the reservation of a claim's volume.
+	Release(claim types.UID)
 	// ApplyVolume stores an API response. The newer resourceVersion wins.
 	ApplyVolume(volume *v1.PersistentVolume)
 	// ApplyClaim is ApplyVolume for a claim.

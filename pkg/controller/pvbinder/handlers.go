@@ -47,7 +47,7 @@ func (c *Controller) watch() error {
 func (c *Controller) volumeChanged(before, volume *v1.PersistentVolume) {
 	c.Cache.ObserveVolume(volume.Name) // it may be notified later
 	c.volumes.Add(volume.Name)
-	c.matcher.offer(volume.Name)
+	c.matcher.changed(c.Cache.Volume(volume.Name))
 	if ref := volume.Spec.ClaimRef; ref != nil {
 		c.claims.Add(ref.Namespace + "/" + ref.Name)
 	}

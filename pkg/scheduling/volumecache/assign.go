@@ -75,6 +75,52 @@ func (c *Cache) Assign(object *storagev1.StorageClass, of []Podless, limit int) 
 	return b.assigned, nil
 }
 
+// AssignAnywhere assigns free volumes of a class, which need not exist, to requests in order of
+// priority, whichever nodes can use the volumes. It needs Config.ByClass. A volume of the result is
+// reserved until Release is called with the UID of the request's claim; nil is none.
+func (c *Cache) AssignAnywhere(class string, requests []*match.Request) []*v1.PersistentVolume {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	volumes, entry := make([]*v1.PersistentVolume, len(requests)), c.free.class[class]
+	if entry == nil {
+		return volumes
+	}
+	stock := anywhere{&entry.all, make([]match.Ordered, len(requests))}
+	for i, r := range requests {
+		stock.requests[i].Request = r
+	}
+	for i, v := range match.AssignInOrder(stock.requests, stock, entry.all.Len()) {
+		if v != nil {
+			volumes[i] = v.PV
+			of := &pending{Request: requests[i], key: keyOf(requests[i].Claim)}
+			c.reserved.reserveVolume(of, owner{uid: of.Claim.UID}, c.volume[v.Name])
+		}
+	}
+	return volumes
+}
+
+// anywhere is the stock of AssignAnywhere.
+type anywhere struct {
+	all      *match.Pool
+	requests []match.Ordered
+}
+
+var _ match.Stock = anywhere{}
+
+// Cheapest is that of match.Stock.
+func (a anywhere) Cheapest(i, k int, dst []*match.Volume) []*match.Volume {
+	return a.all.Cheapest(a.requests[i].Request, k, dst)
+}
+
+// Serves is that of match.Stock.
+func (a anywhere) Serves(i int, v *match.Volume) bool { return a.requests[i].Matches(v) }
+
+// Take is that of match.Stock.
+func (a anywhere) Take(v *match.Volume) { a.all.Remove(v) }
+
+// Return is that of match.Stock.
+func (a anywhere) Return(v *match.Volume) { a.all.Insert(v) }
+
 // FreeOf returns how many volumes of a class are free and not reserved, and the bytes of the
 // largest. It needs Config.ByClass.
 func (c *Cache) FreeOf(class string) (volumes int, largest int64) {

@@ -334,3 +334,45 @@ func BenchmarkAssign(b *testing.B) {
 		})
 	}
 }
+
+// TestAssignAnywhere: claims get volumes of a class that need not exist, whatever its topologies and the
+// nodes of the volumes, and keep them until they are released.
+func TestAssignAnywhere(t *testing.T) {
+	t.Parallel()
+	w := newByClassTestbed(t)
+	w.put(builders.MakePV("small").Class("none").Hostname("gone").Obj(), builders.MakePV("large").Class("none").Capacity("2Gi").Obj(),
+		builders.MakePV("huge").Class("none").Capacity("3Gi").Obj(), builders.MakePV("other").Obj())
+	assign := func(class string, claims ...*builders.PVC) (names []string) {
+		requests := make([]*match.Request, len(claims))
+		for i, claim := range claims {
+			requests[i], _ = match.NewRequest(claim.Obj())
+		}
+		for _, volume := range w.AssignAnywhere(class, requests) {
+			name := "none"
+			if volume != nil {
+				name = volume.Name
+			}
+			names = append(names, name)
+		}
+		w.check()
+		return names
+	}
+	claim := func(name, size string) *builders.PVC {
+		return builders.MakePVC(name).UID(name).Class("none").Request(size)
+	}
+	for _, step := range []struct {
+		name string
+		got  []string
+		want []string
+	}{
+		{"in order", assign("none", claim("a", "2Gi"), claim("b", "1Gi"), claim("c", "4Gi")), []string{"large", "small", "none"}},
+		{"what is reserved is not assigned", assign("none", claim("d", "1Gi"), claim("e", "1Gi")), []string{"huge", "none"}},
+		{"no class", assign("", builders.MakePVC("f").UID("f")), []string{"other"}},
+		{"no volumes", assign("unknown", claim("g", "1Gi")), []string{"none"}},
+		{"what is released is", func() []string { w.Release("a"); return assign("none", claim("h", "1Gi")) }(), []string{"large"}},
+	} {
+		if diff := cmp.Diff(step.want, step.got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+	}
+}

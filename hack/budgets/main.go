@@ -164,7 +164,7 @@ var (
 		{"faults of the scheduler", []string{"test/integration/faults"}, 200 * time.Second},
 		{"disks", []string{"test/integration/disks", "test/integration/provisioner", "test/integration/takeover"}, 125 * time.Second},
 		{"faults of disks", []string{"test/integration/diskfaults", "test/integration/diskstress"}, 190 * time.Second},
-		{"controllers", []string{"test/integration/nodeloss", "test/integration/cleaningjobs", "test/integration/pav", "test/integration/pavvolumes"}, 125 * time.Second},
+		{"controllers", []string{"test/integration/nodeloss", "test/integration/cleaningjobs", "test/integration/pav", "test/integration/pavvolumes", "test/integration/pvbinder"}, 150 * time.Second},
 		{"manifests and rights", []string{"test/integration/..."}, 130 * time.Second},
 		{"end to end", []string{"test/e2e/..."}, 9 * time.Minute},
 	}

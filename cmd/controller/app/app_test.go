@@ -60,8 +60,8 @@ func TestTrimKeepsPhaseWriters(t *testing.T) {
 		settings.ClaimBinder.InPlace.Enabled = enabled
 		volume := builders.MakePV("v").Obj()
 		volume.ManagedFields = []metav1.ManagedFieldsEntry{
-			{Manager: "m", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:phase":{}}}`)}},
-			{Manager: "n", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}},
+			{Manager: "m", Subresource: "status", FieldsV1: fields(t, `{"f:status":{"f:phase":{}}}`)},
+			{Manager: "n", FieldsV1: fields(t, `{"f:spec":{}}`)},
 		}
 		if _, err := trimFor(settings)(volume); err != nil {
 			t.Fatal(err)
@@ -70,6 +70,15 @@ func TestTrimKeepsPhaseWriters(t *testing.T) {
 			t.Errorf("enabled %t, managed fields (-want +got):\n%s", enabled, diff)
 		}
 	}
+}
+
+func fields(t *testing.T, text string) *metav1.FieldsV1 {
+	t.Helper()
+	f := &metav1.FieldsV1{}
+	if err := f.UnmarshalJSON([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 // failing is a runner that fails at once.

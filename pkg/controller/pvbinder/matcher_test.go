@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -192,13 +193,13 @@ func TestForgets(t *testing.T) {
 	t.Parallel()
 	b := newTestbed(t)
 	for i := range 10 {
-		name := fmt.Sprint(i)
+		name := strconv.Itoa(i)
 		b.chosen(aged(name, 1).Class("class-" + name))
 		b.set("pv-"+name, free("pv-"+name, "1Gi").Class("class-"+name))
 	}
 	b.run()
 	for i := range 10 {
-		b.drop("default/" + fmt.Sprint(i))
+		b.drop("default/" + strconv.Itoa(i))
 	}
 	if n := len(b.waiting) + len(b.byClass) + len(b.reserved); n > 0 {
 		t.Errorf("%d entries are left: %v", n, slices.Collect(maps.Keys(b.byClass)))

@@ -219,9 +219,7 @@ func TestSameAsPVController(t *testing.T) {
 	want, got := states(theirs), states(ours)
 	for name := range maps.Keys(want) {
 		if want[name] != got[name] {
-			var i int
-			fmt.Sscanf(name, "s%d", &i)
-			t.Errorf("%s\n was  %s\n want %s\n got  %s\n in   %+v", name, before[name], want[name], got[name], scenarios[i])
+			t.Errorf("%s\n was  %s\n want %s\n got  %s", name, before[name], want[name], got[name])
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -125,10 +126,8 @@ func (s *stress) done() bool {
 		if err != nil {
 			s.e.T.Fatal(err)
 		}
-		for _, volume := range free {
-			if request.Matches(volume) {
-				return false
-			}
+		if slices.ContainsFunc(free, request.Matches) {
+			return false
 		}
 	}
 	return true

@@ -140,10 +140,11 @@ func finalizers(names ...string) func(*v1.PersistentVolume) {
 func TestOtherWriter(t *testing.T) {
 	t.Parallel()
 	entry := func(manager, subresource, fields string, second int64) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{
-			Manager: manager, Subresource: subresource, Time: &metav1.Time{Time: metav1.Unix(second, 0).Time},
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+		e := metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, Time: new(metav1.Unix(second, 0)), FieldsV1: &metav1.FieldsV1{}}
+		if err := e.FieldsV1.UnmarshalJSON([]byte(fields)); err != nil {
+			t.Fatal(err)
 		}
+		return e
 	}
 	const phase = `{"f:status":{"f:phase":{}}}`
 	earlier := []metav1.ManagedFieldsEntry{entry("kube-controller-manager", "status", phase, 1), entry("stowage-controller", "status", phase, 2)}

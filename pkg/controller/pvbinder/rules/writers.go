@@ -15,12 +15,17 @@ import (
 // OtherWriter reads of the managed fields. Its own result may be passed again.
 func PhaseWriters(fields []metav1.ManagedFieldsEntry) (writers []metav1.ManagedFieldsEntry) {
 	for _, entry := range fields {
-		if entry.Subresource == "status" && (entry.FieldsV1 == nil || bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:phase"`))) {
+		if entry.Subresource == "status" && (entry.FieldsV1 == nil || hasPhase(entry.FieldsV1)) {
 			entry.FieldsV1 = nil
 			writers = append(writers, entry)
 		}
 	}
 	return writers
+}
+
+func hasPhase(fields *metav1.FieldsV1) bool {
+	text, err := fields.MarshalJSON()
+	return err == nil && bytes.Contains(text, []byte(`"f:phase"`))
 }
 
 // OtherWriter returns the manager, other than own, that set the phase of a volume between two

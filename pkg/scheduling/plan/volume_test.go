@@ -138,6 +138,50 @@ func TestClaimVolumeAfterAConflict(t *testing.T) {
 	}
 }
 
+// TestRestoreClaimRef: the volume of a bound claim gets its claimRef again in any phase, unless it is
+// another claim's.
+func TestRestoreClaimRef(t *testing.T) {
+	t.Parallel()
+	restored := volume().ClaimRef("default", "data", "claim-uid").Change(func(v *v1.PersistentVolume) { v.Spec.ClaimRef.ResourceVersion = "7" })
+	tests := map[string]struct {
+		live *builders.PV
+		want *builders.PV // nil: nothing to write
+		why  plan.FailureCode
+	}{
+		"removed":                         {live: volume().BoundByController().Phase(v1.VolumeBound), want: restored.BoundByController().Phase(v1.VolumeBound)},
+		"the claim's":                     {live: volume().ClaimRef("default", "data", "claim-uid")},
+		"another claim's":                 {live: volume().ClaimRef("default", "other", ""), why: plan.VolumeClaimed},
+		"a former claim's of this name":   {live: volume().ClaimRef("default", "data", "old-uid"), why: plan.VolumeClaimed},
+		"deleted":                         {why: plan.VolumeGone},
+		"another volume of the same name": {live: volume().UID("new"), why: plan.VolumeReplaced},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var live *v1.PersistentVolume
+			if tc.live != nil {
+				live = tc.live.Obj()
+			}
+			got, write, why := plan.Binding{Claim: claim().Obj(), Volume: volume().Obj()}.RestoreClaimRef(live)
+			if code(why) != tc.why || write != (tc.want != nil) {
+				t.Fatalf("got write %t, failure %v; want write %t, failure %q", write, why, tc.want != nil, tc.why)
+			}
+			if write {
+				if diff := cmp.Diff(tc.want.Obj(), got); diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
+				}
+			}
+		})
+	}
+	t.Run("the UID was removed", func(t *testing.T) {
+		t.Parallel()
+		got, write, why := plan.Binding{Claim: claim().Obj(), Volume: volume().Obj()}.RestoreClaimRef(volume().ClaimRef("default", "data", "").Obj())
+		if why != nil || !write || got.Spec.ClaimRef.UID != "claim-uid" || got.Annotations[plan.AnnBoundByController] != "" {
+			t.Errorf("got %+v, write %t, failure %v", got, write, why)
+		}
+	})
+}
+
 func TestUnclaimVolumeRestores(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

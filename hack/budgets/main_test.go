@@ -33,7 +33,7 @@ func TestWrite(t *testing.T) {
 {"Time":"2026-01-01T00:00:55Z","Action":"fail","Package":"stowage.dev/stowage/test/integration/cleaningjobs"}
 {"Time":"2026-01-01T00:01:00Z","Action":"pass","Package":"stowage.dev/stowage/test/integration/extender"}
 `,
-			want: "extender 150s 20s\ncontrollers 125s 55s",
+			want: "extender 150s 20s\ncontrollers 150s 55s",
 		},
 		"a suite that waits between its packages": {
 			events: `{"Time":"2026-01-01T00:00:00Z","Action":"start","Package":"stowage.dev/stowage/test/integration/disks"}

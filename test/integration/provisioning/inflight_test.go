@@ -61,6 +61,7 @@ func TestLeavesBindingToPVController(t *testing.T) {
 // TestDirectFinishesByItself: without a PV controller, the volume appears and
 // the scheduler does all the rest.
 func TestDirectFinishesByItself(t *testing.T) {
+	fixture.NeedPVController(t)
 	t.Parallel()
 	e := fixture.NewOn(t, fixture.DefaultConfig())
 	e.AddNodes(e.Node("a"))

@@ -90,7 +90,7 @@ type Config struct {
 	Informers informers.SharedInformerFactory
 	// Clock bounds how long capacity is held; nil is the real one.
 	Clock clock.PassiveClock
-	// ByClass keeps the free volumes also by class alone, which Assign needs.
+	// ByClass keeps the free volumes also by class alone, which Assign and AssignAnywhere need.
 	ByClass bool
 }
 

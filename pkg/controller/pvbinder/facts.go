@@ -49,15 +49,12 @@ func claimIndexes() cache.Indexers {
 }
 
 func podIndexes() cache.Indexers {
-	return cache.Indexers{byClaim: func(object any) (keys []string, _ error) {
+	return cache.Indexers{byClaim: func(object any) ([]string, error) {
 		pod, ok := object.(*v1.Pod)
 		if !ok || pod.Spec.NodeName != "" || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
 			return nil, nil
 		}
-		for use := range claims.Used(pod) {
-			keys = append(keys, pod.Namespace+"/"+use.Name)
-		}
-		return keys, nil
+		return claims.Keys(pod), nil
 	}}
 }
 

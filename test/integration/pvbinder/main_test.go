@@ -17,7 +17,7 @@ import (
 )
 
 // audit ensures that the manifest grants nothing that no test has the controller use.
-var audit = rights.Audit{User: fixture.BinderAccount, Files: []string{fixture.BinderManifest("pv-binder.yaml")}}
+var audit = rights.Audit{User: fixture.ControllerAccount, Files: []string{fixture.BinderManifest("pv-binder.yaml")}}
 
 func TestMain(m *testing.M) {
 	os.Exit(audit.Exit(fixture.MainOn(m, config, begin)))

@@ -37,6 +37,7 @@ write startup-taint provisioner/startup-taint
 write controller controller
 cat manifests/controller/cleaning-jobs.yaml >"$out/cleaning-jobs.yaml"
 cat manifests/controller/bind-now.yaml >"$out/bind-now.yaml"
+cat manifests/controller/pv-binder.yaml >"$out/pv-binder.yaml"
 {
   cat manifests/controller/pav-volumes.yaml
   echo ---

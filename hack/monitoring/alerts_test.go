@@ -115,6 +115,10 @@ var firing = map[string]struct{ fires, quiet string }{
 		fires: "stowage_controller_leading{pod=\"a\"} 0x120\n stowage_controller_leading{pod=\"b\"} 0x120",
 		quiet: "stowage_controller_leading{pod=\"a\"} 1x120\n stowage_controller_leading{pod=\"b\"} 0x120",
 	},
+	"StowageInPlaceStopped": {
+		fires: "stowage_controller_in_place_stopped{pod=\"a\"} 1x120\n stowage_controller_in_place_stopped{pod=\"b\"} 0x120",
+		quiet: "stowage_controller_in_place_stopped{pod=\"a\"} 0x120\n stowage_controller_in_place_stopped{pod=\"b\"} 0x120",
+	},
 	"StowageCSIDown": {
 		fires: "up{job=\"stowage-csi\",node=\"n\",instance=\"a\"} 0x120\n up{job=\"stowage-csi\",node=\"m\",instance=\"b\"} 1x120",
 		quiet: "up{job=\"stowage-csi\",node=\"n\",instance=\"old\"} 0x120\n up{job=\"stowage-csi\",node=\"n\",instance=\"new\"} 1x120",

@@ -12,6 +12,12 @@ const (
 	LossDryRun  = "dry_run"
 )
 
+// Outcomes of CountInPlaceClaim.
+const (
+	InPlaceBound = "bound"
+	InPlaceLost  = "lost"
+)
+
 var (
 	controllerLeading = controller.gauge("leading",
 		"1 while this replica leads, 0 while it is on standby.")
@@ -50,6 +56,17 @@ var (
 	claimsBound = controller.histogram("bind_now_duration_seconds",
 		"Time from the observation of a claim that is to be bound without a pod until it is bound.",
 		[]float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800})
+	inPlaceClaims = controller.counterVec("in_place_claims_total",
+		"Claims that were bound or lost where the controller works instead of the PV controller, by outcome: bound, lost.",
+		"outcome")
+	inPlaceConflicts = controller.counterVec("in_place_conflicts_total",
+		"Writes that were refused because the object has a newer version, by resource; each is decided again.",
+		"resource")
+	inPlaceDuration = controller.histogram("in_place_bind_duration_seconds",
+		"Time from the creation of a claim that waits for no pod until it is bound. The start is known to the second.",
+		[]float64{1, 2, 5, 10, 30, 60, 300, 1800})
+	inPlaceStopped = controller.gauge("in_place_stopped",
+		"1 if this replica leads and has stopped binding claims because another PV controller is running, else 0.")
 )
 
 // RegisterController registers the controller's metrics; it may be called any number of times.
@@ -121,3 +138,15 @@ func SetClaimsWaitingForBinding(claims int) { claimsWaiting.Set(float64(claims))
 
 // ObserveClaimBoundWithoutPod records that a claim was bound without a pod.
 func ObserveClaimBoundWithoutPod(took time.Duration) { claimsBound.Observe(took.Seconds()) }
+
+// CountInPlaceClaim records the outcome of a claim: InPlaceBound or InPlaceLost.
+func CountInPlaceClaim(outcome string) { inPlaceClaims.WithLabelValues(outcome).Inc() }
+
+// CountInPlaceConflict records that a write of an object of the resource was refused.
+func CountInPlaceConflict(resource string) { inPlaceConflicts.WithLabelValues(resource).Inc() }
+
+// ObserveInPlaceBind records how long a claim that waits for no pod was not bound.
+func ObserveInPlaceBind(took time.Duration) { inPlaceDuration.Observe(took.Seconds()) }
+
+// SetInPlaceStopped records whether another PV controller has stopped the binding of claims.
+func SetInPlaceStopped(stopped bool) { inPlaceStopped.Set(oneIf(stopped)) }

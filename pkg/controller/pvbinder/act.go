@@ -17,6 +17,8 @@ import (
 	"stowage.dev/stowage/pkg/controller/pvbinder/rules"
 	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/loop"
+	"stowage.dev/stowage/pkg/metrics"
+	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
@@ -44,12 +46,29 @@ func (c *Controller) syncClaim(ctx context.Context, key string) (time.Duration, 
 			c.matcher.drop(key) // its volume may have changed
 			return 0, err
 		}
+		c.count(claim, d)
 		c.record(claim, d)
 		if d.Do == rules.None {
 			return 0, nil
 		}
 	}
 	return 0, loop.ErrStale
+}
+
+// count counts a claim that was bound or lost.
+func (c *Controller) count(before *v1.PersistentVolumeClaim, d rules.Decision) {
+	if d.Do != rules.WriteClaimStatus || d.Claim.Status.Phase == before.Status.Phase {
+		return
+	}
+	switch d.Claim.Status.Phase {
+	case v1.ClaimLost:
+		metrics.CountInPlaceClaim(metrics.InPlaceLost)
+	case v1.ClaimBound:
+		metrics.CountInPlaceClaim(metrics.InPlaceBound)
+		if before.Status.Phase != v1.ClaimLost && !claims.LateBinding(c.classOf(match.ClaimClass(before))) {
+			metrics.ObserveInPlaceBind(time.Since(before.CreationTimestamp.Time))
+		}
+	}
 }
 
 // decideClaim decides about a claim, with the reads that the rules require.
@@ -130,7 +149,10 @@ func (c *Controller) act(ctx context.Context, d rules.Decision) (err error) {
 		return nil
 	}
 	switch {
-	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+	case apierrors.IsConflict(err):
+		metrics.CountInPlaceConflict(resourceOf(d))
+		return loop.ErrStale
+	case apierrors.IsNotFound(err):
 		return loop.ErrStale
 	case err != nil:
 		return fmt.Errorf("%s: %w", d.Do, err)
@@ -142,6 +164,14 @@ func (c *Controller) act(ctx context.Context, d rules.Decision) (err error) {
 		logger.Info("Wrote a claim", logkeys.Claim, klog.KObj(d.Claim), "action", d.Do, "phase", d.Claim.Status.Phase)
 	}
 	return nil
+}
+
+// resourceOf returns the resource that a decision writes.
+func resourceOf(d rules.Decision) string {
+	if d.Volume != nil {
+		return "persistentvolumes"
+	}
+	return "persistentvolumeclaims"
 }
 
 func (c *Controller) wroteVolume(volume *v1.PersistentVolume, err error) error {

@@ -12,7 +12,6 @@ package pvbinder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -25,9 +24,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/controller/pvbinder/rules"
 	"stowage.dev/stowage/pkg/loop"
+	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
@@ -88,7 +89,7 @@ type Controller struct {
 	claimInformer, podInformer, classInformer cache.SharedIndexInformer
 
 	leading atomic.Bool
-	// others receives the name of another PV controller.
+	// others receives what shows another PV controller.
 	others chan error
 }
 
@@ -112,33 +113,40 @@ func New(config Config) (*Controller, error) {
 	return c, nil
 }
 
-// Run works until ctx ends, or until another PV controller is found. The informers must be synced
-// before.
+// Run works until ctx ends. After another PV controller was found it does nothing until then: the other
+// loops of the process go on. The informers must be synced before.
 func (c *Controller) Run(ctx context.Context) error {
 	if !c.Cache.Ready(ctx.Done()) {
 		return context.Cause(ctx)
 	}
+	if other := c.work(ctx); other != nil {
+		klog.FromContext(ctx).Error(other, "Stopped binding claims until this process is restarted: the PV controller is running. "+
+			"Start kube-controller-manager with --controllers=*,-persistentvolume-binder-controller, or set claimBinder.inPlace.enabled to false")
+		metrics.SetInPlaceStopped(true)
+		defer metrics.SetInPlaceStopped(false)
+		<-ctx.Done()
+	}
+	return nil
+}
+
+// work reconciles until ctx ends, or until another PV controller is found, which it returns.
+func (c *Controller) work(ctx context.Context) (other error) {
 	c.leading.Store(true)
 	defer c.leading.Store(false)
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var running sync.WaitGroup
 	running.Go(func() { loop.Run(ctx, c.matcher.classes, 1, c.matcher.assign) })
 	running.Go(func() { loop.Run(ctx, c.volumes, workers, c.syncVolume) })
 	running.Go(func() { loop.Run(ctx, c.claims, workers, c.syncClaim) })
 	select {
-	case err := <-c.others:
-		stop(err)
+	case other = <-c.others:
+		stop()
 	case <-ctx.Done():
 	}
 	running.Wait()
-	if err := context.Cause(ctx); errors.Is(err, errOtherController) {
-		return err
-	}
-	return nil
+	return other
 }
-
-var errOtherController = errors.New("the PV controller is running: start kube-controller-manager with --controllers=*,-persistentvolume-binder-controller, or set claimBinder.inPlace.enabled to false")
 
 // checkWriter stops the controller if another one sets phases of volumes.
 func (c *Controller) checkWriter(before, after *v1.PersistentVolume) {
@@ -147,7 +155,9 @@ func (c *Controller) checkWriter(before, after *v1.PersistentVolume) {
 		return
 	}
 	select {
-	case c.others <- fmt.Errorf("%q set the phase of volume %q to %s: %w", other, after.Name, after.Status.Phase, errOtherController):
+	case c.others <- fmt.Errorf("%q set the phase of volume %q to %s", other, after.Name, after.Status.Phase):
+		c.Events.Eventf(after, nil, v1.EventTypeWarning, rules.ReasonOtherPVController, action,
+			"%q set the phase to %s: stowage-controller, which works instead of the PV controller, stopped binding claims", other, after.Status.Phase)
 	default:
 	}
 }

@@ -286,6 +286,9 @@ func (a *assessment) rightsFiles(w *workload) []string {
 		if c.controller != nil && c.controller.ClaimBinder.BindNow.Enabled {
 			files = append(files, "controller/bind-now.yaml")
 		}
+		if c.controller != nil && c.controller.ClaimBinder.InPlace.Enabled {
+			files = append(files, "controller/pv-binder.yaml")
+		}
 		if c.controller != nil && c.controller.PavVolumes.Enabled {
 			files = append(files, "controller/pav-volumes.yaml")
 		}

@@ -230,9 +230,9 @@ func (x *explainer) named(claim *corev1.PersistentVolumeClaim) {
 		x.wait(v1alpha1.Wait{For: v1alpha1.WaitAdministrator, Name: name})
 		x.next("create the claim again, with another volume or none in spec.volumeName")
 	default:
-		x.say("It names volume %s: the PV controller (kube-controller-manager) binds them.", name)
+		x.say("It names volume %s: the PV controller binds them.", name)
 		x.wait(v1alpha1.Wait{For: v1alpha1.WaitPVController, Name: name})
-		x.next("if this lasts, see the events of the claim and the log of kube-controller-manager")
+		x.next("if this lasts, see the events of the claim and the log of the PV controller")
 	}
 }
 
@@ -251,9 +251,9 @@ func (x *explainer) reserved(claim *corev1.PersistentVolumeClaim) bool {
 			x.link(guide.Pods.Link())
 			return true
 		}
-		x.say("Volume %s is reserved for it by spec.claimRef: the PV controller (kube-controller-manager) is to bind them.", pv.Name)
+		x.say("Volume %s is reserved for it by spec.claimRef: the PV controller is to bind them.", pv.Name)
 		x.wait(v1alpha1.Wait{For: v1alpha1.WaitPVController, Name: pv.Name})
-		x.next("if this lasts, see the events of the claim and the log of kube-controller-manager")
+		x.next("if this lasts, see the events of the claim and the log of the PV controller")
 		return true
 	}
 	return false

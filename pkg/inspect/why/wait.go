@@ -11,12 +11,15 @@ import (
 	"stowage.dev/stowage/pkg/inspect/format"
 )
 
+// pvController names both controllers that it may be: which one binds claims is not seen in objects that users can read.
+const pvController = "the PV controller (kube-controller-manager, or stowage-controller with claimBinder.inPlace)"
+
 // waits are what is waited for, with the name if there is one.
 var waits = map[v1alpha1.WaitKind][2]string{
 	v1alpha1.WaitConsumer:      {"a pod that uses it", "a pod that uses it"},
 	v1alpha1.WaitScheduler:     {"the scheduler", "the scheduler, to place pod %s"},
 	v1alpha1.WaitProvisioner:   {"the provisioner", "%s"},
-	v1alpha1.WaitPVController:  {"the PV controller (kube-controller-manager)", "the PV controller (kube-controller-manager), for %s"},
+	v1alpha1.WaitPVController:  {pvController, pvController + ", for %s"},
 	v1alpha1.WaitKubelet:       {"kubelet", "kubelet and node service of %s"},
 	v1alpha1.WaitCleaning:      {"the removal of data", "the removal of data on %s"},
 	v1alpha1.WaitController:    {"stowage-controller", "stowage-controller"},

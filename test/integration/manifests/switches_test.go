@@ -102,6 +102,7 @@ var switches = map[string]change{
 	"controller.enabled":                               {set: []string{"controller.enabled=false"}, lacks: `"name":"stowage-controller-config"`, objects: -8},
 	"controller.cleaningJobs":                          {set: []string{"controller.cleaningJobs=true"}, has: "cleaningJobs:\\n  enabled: true", objects: 4},
 	"controller.bindNow":                               {set: []string{"controller.bindNow=true"}, has: "bindNow:\\n    enabled: true", objects: 2},
+	"controller.inPlace":                               {set: []string{"controller.inPlace=true"}, has: "inPlace:\\n    enabled: true", objects: 2},
 	"controller.config":                                {set: []string{`controller.config={"nodeLoss":{"policy":"Release"}}`}, has: "policy: Release"},
 	"pav.enabled":                                      {set: []string{"pav.enabled=true"}, has: `"name":"stowage-csi"`, objects: pavObjects},
 	"pav.namespace":                                    {set: []string{"pav.namespace=default", "pav.enabled=true"}, has: "namespace: default", objects: pavObjects},
@@ -286,7 +287,7 @@ func leaves(root, schema map[string]any, path string, found map[string]bool) {
 // refused, by both their names.
 func TestContradictions(t *testing.T) {
 	t.Parallel()
-	for value, part := range map[string]string{"controller.cleaningJobs": "controller.enabled", "controller.bindNow": "controller.enabled", "policies.schedulerName": "scheduler.enabled", "pav.enabled": "controller.enabled"} {
+	for value, part := range map[string]string{"controller.cleaningJobs": "controller.enabled", "controller.bindNow": "controller.enabled", "controller.inPlace": "controller.enabled", "policies.schedulerName": "scheduler.enabled", "pav.enabled": "controller.enabled"} {
 		_, err := template(t, value+"=true", part+"=false")
 		if err == nil || !strings.Contains(err.Error(), value+": must not be true while "+part+" is false") {
 			t.Errorf("%s without %s: %v", value, part, err)

@@ -4,11 +4,13 @@
 package pvbinder_test
 
 import (
+	"context"
 	"strings"
 	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -43,9 +45,9 @@ func defaultClass(e *fixture.Env) {
 	e.WaitBound("c", "v")
 }
 
-// otherController: the controller ends when it sees the writes of a PV controller.
+// otherController: the controller stops binding claims when it observes the writes of a PV controller, and
+// its process goes on.
 func otherController(e *fixture.Env, process *cluster.Process) {
-	process.Expect()
 	if err := process.Signal(syscall.SIGSTOP); err != nil {
 		e.T.Fatal(err)
 	}
@@ -56,11 +58,22 @@ func otherController(e *fixture.Env, process *cluster.Process) {
 	if err := process.Signal(syscall.SIGCONT); err != nil {
 		e.T.Fatal(err)
 	}
-	if err := process.Err(); err != nil {
-		e.T.Fatal(err)
+	e.WaitEvent(metav1.NamespaceDefault, e.Name("v"), "OtherPVController", "kube-controller-manager", "stopped binding claims")
+	e.CreatePVC(e.PVC("c").Class("").VolumeName(e.Name("w")))
+	e.CreatePVs(e.PV("w").Class(""))
+	e.WaitBound("c", "w")
+	for _, entry := range fixture.Get(e, func(ctx context.Context) (*corev1.PersistentVolume, error) {
+		return e.Client.CoreV1().PersistentVolumes().Get(ctx, e.Name("w"), metav1.GetOptions{})
+	}).ManagedFields {
+		if entry.Manager == "stowage-pv-binder" {
+			e.T.Errorf("the controller has written a volume after it stopped, at %s", entry.Time)
+		}
 	}
-	if log := process.LogTail(); !strings.Contains(log, `"kube-controller-manager\" set the phase of volume`) || !strings.Contains(log, "-persistentvolume-binder-controller") {
-		e.T.Errorf("the controller does not report the other one:%s", log)
+	if !process.Running() {
+		e.T.Error("the process has ended", process.Err())
+	}
+	if log := process.LogTail(); !strings.Contains(log, "-persistentvolume-binder-controller") {
+		e.T.Errorf("the log does not have what to do:%s", log)
 	}
 }
 

@@ -50,7 +50,7 @@ const (
 	WaitConsumer      WaitKind = "Consumer"      // a pod that uses the claim
 	WaitScheduler     WaitKind = "Scheduler"     // a node for the pod
 	WaitProvisioner   WaitKind = "Provisioner"   // creates, cleans or deletes the volume
-	WaitPVController  WaitKind = "PVController"  // of kube-controller-manager
+	WaitPVController  WaitKind = "PVController"  // of kube-controller-manager, or stowage-controller instead
 	WaitKubelet       WaitKind = "Kubelet"       // mounts the volume, or releases it
 	WaitCleaning      WaitKind = "Cleaning"      // the removal of data
 	WaitController    WaitKind = "Controller"    // stowage-controller

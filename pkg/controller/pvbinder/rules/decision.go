@@ -49,6 +49,9 @@ type Event struct {
 	Note     string
 }
 
+// ReasonOtherPVController is the reason of an event about another PV controller.
+const ReasonOtherPVController = "OtherPVController"
+
 // Reasons of events: those of the PV controller, so that existing alerts keep working.
 const (
 	ReasonClaimLost            = "ClaimLost"

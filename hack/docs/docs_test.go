@@ -141,6 +141,8 @@ func TestMetrics(t *testing.T) {
 	metrics.CountNodeLossRelease(metrics.ReleaseDone)
 	metrics.CountNodeLossRemoval(metrics.RemovalDone)
 	metrics.CountCleaningJobFailed("JobFailed")
+	metrics.CountInPlaceClaim(metrics.InPlaceBound)
+	metrics.CountInPlaceConflict("persistentvolumes")
 	measurePav()
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {

@@ -42,14 +42,7 @@ func Run(ctx context.Context, queue Queue, workers int, reconcile func(ctx conte
 	var running sync.WaitGroup
 	for range workers {
 		running.Go(func() {
-			for {
-				key, shutdown := queue.Get()
-				if shutdown {
-					return
-				}
-				if ctx.Err() == nil { // the next leader reconciles the remaining keys
-					process(ctx, queue, key, reconcile)
-				}
+			for key, ok := next(ctx, queue, reconcile); ok; key, ok = next(ctx, queue, reconcile) {
 				queue.Done(key)
 			}
 		})
@@ -57,6 +50,47 @@ func Run(ctx context.Context, queue Queue, workers int, reconcile func(ctx conte
 	<-ctx.Done()
 	queue.ShutDown()
 	running.Wait()
+}
+
+// pauses is how many times as long as it took RunPaced waits before it reconciles a key again.
+const pauses = 9
+
+// RunPaced is Run with one worker, for reconciliations that take long where there are many objects: those
+// of one key take at most a tenth of the time, whatever the number of events.
+func RunPaced(ctx context.Context, queue Queue, reconcile func(ctx context.Context, key string) (time.Duration, error)) {
+	var running sync.WaitGroup
+	running.Go(func() {
+		begin := time.Now()
+		timed := func(ctx context.Context, key string) (time.Duration, error) {
+			begin = time.Now()
+			return reconcile(ctx, key)
+		}
+		for key, ok := next(ctx, queue, timed); ok; key, ok = next(ctx, queue, timed) {
+			pause := time.After(pauses * time.Since(begin))
+			running.Go(func() {
+				defer queue.Done(key) // until then events only mark it
+				select {
+				case <-pause:
+				case <-ctx.Done():
+				}
+			})
+		}
+	})
+	<-ctx.Done()
+	queue.ShutDown()
+	running.Wait()
+}
+
+// next waits for a key and reconciles it. The caller calls Done. ok is false after the queue was shut down.
+func next(ctx context.Context, queue Queue, reconcile func(context.Context, string) (time.Duration, error)) (key string, ok bool) {
+	key, shutdown := queue.Get()
+	if shutdown {
+		return "", false
+	}
+	if ctx.Err() == nil { // the next leader reconciles the remaining keys
+		process(ctx, queue, key, reconcile)
+	}
+	return key, true
 }
 
 func process(ctx context.Context, queue Queue, key string, reconcile func(context.Context, string) (time.Duration, error)) {

@@ -56,9 +56,9 @@ type Cache interface {
 	VolumesFor(claim *v1.PersistentVolumeClaim) []*v1.PersistentVolume
 	// ObserveVolume updates the cache to the informer's state of the volume.
 	ObserveVolume(name string)
-	// AssignAnywhere assigns free volumes of a class to requests in order of priority, and reserves
-	// each until Release is called with the UID of the request's claim.
-	AssignAnywhere(class string, requests []*match.Request) []*v1.PersistentVolume
+	// AssignAnywhere assigns at most limit free volumes of a class to requests in order of priority,
+	// and reserves each until Release is called with the UID of the request's claim.
+	AssignAnywhere(class string, requests []*match.Request, limit int) []*v1.PersistentVolume
 	// Release ends the reservation of a claim's volume.
 	Release(claim types.UID)
 	// ApplyVolume stores an API response. The newer resourceVersion wins.
@@ -88,7 +88,8 @@ type Controller struct {
 
 	claimInformer, podInformer, classInformer cache.SharedIndexInformer
 
-	leading atomic.Bool
+	// working: this replica leads, and no other PV controller was found.
+	working atomic.Bool
 	// others receives what shows another PV controller.
 	others chan error
 }
@@ -114,7 +115,7 @@ func New(config Config) (*Controller, error) {
 }
 
 // Run works until ctx ends. After another PV controller was found it does nothing until then: the other
-// loops of the process go on. The informers must be synced before.
+// loops of the process continue. The informers must be synced before.
 func (c *Controller) Run(ctx context.Context) error {
 	if !c.Cache.Ready(ctx.Done()) {
 		return context.Cause(ctx)
@@ -131,12 +132,12 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // work reconciles until ctx ends, or until another PV controller is found, which it returns.
 func (c *Controller) work(ctx context.Context) (other error) {
-	c.leading.Store(true)
-	defer c.leading.Store(false)
+	c.working.Store(true)
+	defer c.working.Store(false)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var running sync.WaitGroup
-	running.Go(func() { loop.Run(ctx, c.matcher.classes, 1, c.matcher.assign) })
+	running.Go(func() { loop.RunPaced(ctx, c.matcher.classes, c.matcher.assign) })
 	running.Go(func() { loop.Run(ctx, c.volumes, workers, c.syncVolume) })
 	running.Go(func() { loop.Run(ctx, c.claims, workers, c.syncClaim) })
 	select {
@@ -151,15 +152,12 @@ func (c *Controller) work(ctx context.Context) (other error) {
 // checkWriter stops the controller if another one sets phases of volumes.
 func (c *Controller) checkWriter(before, after *v1.PersistentVolume) {
 	other := rules.OtherWriter(before, after, manager)
-	if other == "" || !c.leading.Load() {
+	if other == "" || !c.working.CompareAndSwap(true, false) {
 		return
 	}
-	select {
-	case c.others <- fmt.Errorf("%q set the phase of volume %q to %s", other, after.Name, after.Status.Phase):
-		c.Events.Eventf(after, nil, v1.EventTypeWarning, rules.ReasonOtherPVController, action,
-			"%q set the phase to %s: stowage-controller, which works instead of the PV controller, stopped binding claims", other, after.Status.Phase)
-	default:
-	}
+	c.others <- fmt.Errorf("%q set the phase of volume %q to %s", other, after.Name, after.Status.Phase)
+	c.Events.Eventf(after, nil, v1.EventTypeWarning, rules.ReasonOtherPVController, action,
+		"%q set the phase to %s: stowage-controller, which works instead of the PV controller, stopped binding claims", other, after.Status.Phase)
 }
 
 // KeepPhaseWriters removes the managed fields of a volume but for those that show whether another PV

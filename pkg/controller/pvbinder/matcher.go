@@ -4,29 +4,53 @@
 package pvbinder
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
+const (
+	// maxBinding bounds the claims of a class that have a volume assigned and not written yet, so that
+	// one class does not delay others.
+	maxBinding = 100
+	// fewSelectors bounds the claims with label selectors that one run considers: users write the
+	// selectors, and evaluating one may read all volumes of a class. Those that were considered longest
+	// ago come first.
+	fewSelectors = 64
+)
+
 // matcher assigns free volumes to the claims that may have any. All claims of a class are assigned
-// together: the older ones come first. A claim that gets no volume waits for one, and is answered.
+// together, in runs: the older ones come first. A claim that gets no volume waits for one, and is answered.
 type matcher struct {
 	cache  Cache
 	claims loop.Queue // of the controller
 	// classes have claims that wait, and free volumes that these were not offered. Their names may be
-	// empty.
+	// empty. One worker runs them.
 	classes loop.Queue
 
+	// mu is not held while claims are assigned, which takes long with many.
 	mu      sync.Mutex
-	waiting map[string]*waiting            // by the claim's key
-	byClass map[string]map[string]*waiting // by class, then by the claim's key; none is empty
+	waiting map[string]*waiting // by the claim's key
+	byClass map[string]*class   // those with claims that wait
+}
+
+// class has the claims of a class that wait.
+type class struct {
+	claims   int // that wait
+	assigned int // of them, that have a volume
+	offers   uint64
+	// order has the claims, and some that are gone, sorted but for those that came since the last run,
+	// which has taken it while it runs.
+	order []*waiting
 }
 
 // waiting is a claim that waits for a volume.
@@ -36,36 +60,47 @@ type waiting struct {
 	answered bool
 	// volume is what was assigned to it, nil for none.
 	volume *v1.PersistentVolume
+	gone   bool
+	// considered is the class's offers when the claim was assigned last; for claims with selectors.
+	considered uint64
 }
 
 func newMatcher(cache Cache, claims loop.Queue) *matcher {
 	return &matcher{
 		cache: cache, claims: claims, classes: loop.NewQueue("pv_binder_classes", retryFirst, retryLast),
-		waiting: map[string]*waiting{}, byClass: map[string]map[string]*waiting{},
+		waiting: map[string]*waiting{}, byClass: map[string]*class{},
 	}
 }
 
 // choice returns the volume that was assigned to the claim, nil for none. known is false if that is
 // not decided: the claim is enqueued when it is.
 func (m *matcher) choice(claim *v1.PersistentVolumeClaim) (volume *v1.PersistentVolume, known bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := keyOf(claim)
+	if w := m.waiting[key]; w != nil && sameRequest(w.request.Claim, claim) {
+		return w.volume, w.answered
+	}
+	m.remove(key)
 	request, err := match.NewRequest(claim)
 	if err != nil {
 		return nil, true // no volume matches an invalid selector
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	key, class := keyOf(claim), request.Class
-	if w := m.waiting[key]; w != nil && w.request.Claim.UID == claim.UID && w.request.Class == class {
-		return w.volume, w.answered
-	}
-	m.remove(key)
-	if m.byClass[class] == nil {
-		m.byClass[class] = map[string]*waiting{}
+	of := m.byClass[request.Class]
+	if of == nil {
+		of = &class{offers: 1}
+		m.byClass[request.Class] = of
 	}
 	w := &waiting{request: request}
-	m.waiting[key], m.byClass[class][key] = w, w
-	m.classes.Add(class)
+	m.waiting[key], of.order = w, append(of.order, w)
+	of.claims++
+	m.classes.Add(request.Class)
 	return nil, false
+}
+
+// sameRequest reports whether two versions of a claim fit the same volumes.
+func sameRequest(a, b *v1.PersistentVolumeClaim) bool {
+	return a == b || a.UID == b.UID && match.ClaimClass(a) == match.ClaimClass(b) && equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
 // drop removes a claim that waits for no volume, and releases the one that it was assigned.
@@ -80,14 +115,24 @@ func (m *matcher) remove(key string) {
 	if w == nil {
 		return
 	}
-	class := w.request.Class
+	w.gone = true
 	delete(m.waiting, key)
-	if delete(m.byClass[class], key); len(m.byClass[class]) == 0 {
-		delete(m.byClass, class)
+	of := m.byClass[w.request.Class]
+	if of.claims--; of.claims == 0 {
+		delete(m.byClass, w.request.Class)
 	}
 	if w.volume != nil {
-		m.cache.Release(w.request.Claim.UID)
-		m.offer(m.cache.Volume(w.volume.Name))
+		of.assigned--
+		m.release(w.request, w.volume)
+	}
+}
+
+// release ends the reservation of a volume, which others may have now.
+func (m *matcher) release(request *match.Request, volume *v1.PersistentVolume) {
+	m.cache.Release(request.Claim.UID)
+	m.offer(m.cache.Volume(volume.Name))
+	if m.byClass[request.Class] != nil {
+		m.classes.Add(request.Class) // it may have had maxBinding
 	}
 }
 
@@ -102,36 +147,113 @@ func (m *matcher) offer(volume *v1.PersistentVolume) {
 	if volume == nil || !match.Free(volume) {
 		return
 	}
-	if class := match.VolumeClass(volume); len(m.byClass[class]) > 0 {
-		m.classes.Add(class)
+	name := match.VolumeClass(volume)
+	if of := m.byClass[name]; of != nil {
+		of.offers++
+		m.classes.Add(name)
 	}
+}
+
+// run is one assignment of volumes to claims of a class.
+type run struct {
+	of     *class
+	all    []*waiting // sorted
+	offers uint64     // of the class, when it began
+	limit  int        // volumes to be assigned
 }
 
 // assign assigns the free volumes of a class to its claims.
 func (m *matcher) assign(_ context.Context, class string) (time.Duration, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var open []*waiting
-	for _, w := range m.byClass[class] {
-		if w.volume == nil {
-			open = append(open, w)
-		}
+	r := m.begin(class)
+	if r == nil {
+		return 0, nil
 	}
-	slices.SortFunc(open, func(a, b *waiting) int {
+	slices.SortFunc(r.all, func(a, b *waiting) int {
 		if older(a.request.Claim, b.request.Claim) {
 			return -1
 		}
 		return 1
 	})
+	open, more := r.open()
 	requests := make([]*match.Request, len(open))
 	for i, w := range open {
 		requests[i] = w.request
 	}
-	for i, volume := range m.cache.AssignAnywhere(class, requests) {
-		if w := open[i]; volume != nil || !w.answered {
-			w.volume, w.answered = volume, true
-			m.claims.Add(keyOf(w.request.Claim))
-		}
+	for _, key := range m.end(r, open, m.cache.AssignAnywhere(class, requests, r.limit)) {
+		m.claims.Add(key)
+	}
+	if more {
+		m.classes.Add(class)
 	}
 	return 0, nil
+}
+
+// begin returns a run with the claims of the class; nil if none can be assigned.
+func (m *matcher) begin(class string) *run {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	of := m.byClass[class]
+	if of == nil {
+		return nil
+	}
+	of.order = slices.DeleteFunc(of.order, func(w *waiting) bool { return w.gone })
+	r := &run{of: of, all: of.order, offers: of.offers, limit: maxBinding - of.assigned}
+	if r.limit <= 0 {
+		return nil // the removal of a claim that has a volume causes the next run
+	}
+	of.order = nil
+	return r
+}
+
+// open returns the claims that the run considers, in order. more: others with selectors have not been
+// considered since the last offer.
+func (r *run) open() (open []*waiting, more bool) {
+	var selecting []*waiting
+	for _, w := range r.all {
+		if w.volume == nil && w.request.Selector != nil {
+			selecting = append(selecting, w)
+		}
+	}
+	slices.SortStableFunc(selecting, func(a, b *waiting) int { return cmp.Compare(a.considered, b.considered) })
+	skipped := sets.New(selecting[min(fewSelectors, len(selecting)):]...)
+	for _, w := range selecting {
+		if !skipped.Has(w) {
+			w.considered = r.offers
+		}
+		more = more || w.considered != r.offers
+	}
+	for _, w := range r.all {
+		if w.volume == nil && !skipped.Has(w) {
+			open = append(open, w)
+		}
+	}
+	return open, more
+}
+
+// end records what was assigned, and returns the claims that have an answer now.
+func (m *matcher) end(r *run, open []*waiting, volumes []*v1.PersistentVolume) (keys []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, volume := range volumes {
+		w := open[i]
+		switch {
+		case volume == nil:
+			continue
+		case w.gone:
+			m.release(w.request, volume)
+		default:
+			w.volume, w.answered = volume, true
+			r.of.assigned++
+			keys = append(keys, keyOf(w.request.Claim))
+		}
+		r.limit--
+	}
+	for _, w := range open {
+		if r.limit > 0 && !w.answered && !w.gone {
+			w.answered = true
+			keys = append(keys, keyOf(w.request.Claim))
+		}
+	}
+	r.of.order = append(r.all, r.of.order...)
+	return keys
 }

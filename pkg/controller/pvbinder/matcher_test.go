@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
 
 	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/scheduling/match"
@@ -29,6 +32,8 @@ type testbed struct {
 	t        *testing.T
 	volumes  map[string]*v1.PersistentVolume
 	reserved map[types.UID]string // names of volumes by the claims' UIDs
+	most     int                  // requests of one call of AssignAnywhere
+	during   func()               // is called by AssignAnywhere; nil for none
 }
 
 func newTestbed(t *testing.T) *testbed {
@@ -44,15 +49,23 @@ func newTestbed(t *testing.T) *testbed {
 func (b *testbed) Volume(name string) *v1.PersistentVolume { return b.volumes[name] }
 
 // AssignAnywhere implements Cache: each request gets the best volume that is left.
-func (b *testbed) AssignAnywhere(class string, requests []*match.Request) []*v1.PersistentVolume {
+func (b *testbed) AssignAnywhere(class string, requests []*match.Request, limit int) []*v1.PersistentVolume {
 	assigned := make([]*v1.PersistentVolume, len(requests))
+	b.most = max(b.most, len(requests))
 	for i, r := range requests {
+		if limit == 0 {
+			break
+		}
 		if r.Class != class || b.reserved[r.Claim.UID] != "" {
 			b.t.Errorf("claim %s, for which %q is reserved, waits for a volume of class %s", r.Claim.Name, b.reserved[r.Claim.UID], class)
 		}
 		if best := b.best(r); best != nil {
 			assigned[i], b.reserved[r.Claim.UID] = best.PV, best.Name
+			limit--
 		}
+	}
+	if b.during != nil {
+		b.during()
 	}
 	return assigned
 }
@@ -162,9 +175,12 @@ func TestRelease(t *testing.T) {
 		change func(b *testbed)
 		want   string
 	}{
-		"dropped":                     {func(b *testbed) { b.drop("default/first") }, "pv"},
-		"replaced":                    {func(b *testbed) { b.chosen(aged("first", 9).UID("new")) }, "pv"},
-		"of another class":            {func(b *testbed) { b.chosen(aged("first", 1).Class("slow")) }, "pv"},
+		"dropped":          {func(b *testbed) { b.drop("default/first") }, "pv"},
+		"replaced":         {func(b *testbed) { b.chosen(aged("first", 9).UID("new")) }, "pv"},
+		"of another class": {func(b *testbed) { b.chosen(aged("first", 1).Class("slow")) }, "pv"},
+		"its attributes class changed": {func(b *testbed) {
+			b.chosen(aged("first", 1).Change(func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("gold") }))
+		}, "pv"},
 		"still waits":                 {func(*testbed) {}, "none"},
 		"dropped, the volume changed": {func(b *testbed) { b.set("pv", free("pv", "1Mi")); b.drop("default/first") }, "none"},
 		"dropped, the volume is gone": {func(b *testbed) { b.set("pv", nil); b.drop("default/first") }, "none"},
@@ -185,6 +201,113 @@ func TestRelease(t *testing.T) {
 			b.run()
 			b.expect(map[string]string{"second": tc.want}, second)
 		})
+	}
+}
+
+// TestMaxBinding: of a class with many claims a bounded number have a volume assigned and not written.
+func TestMaxBinding(t *testing.T) {
+	t.Parallel()
+	b := newTestbed(t)
+	for i := range 2*maxBinding + 1 {
+		name := strconv.Itoa(i)
+		b.chosen(aged(name, 1))
+		b.set("pv-"+name, free("pv-"+name, "1Gi"))
+	}
+	for _, want := range []int{maxBinding, maxBinding, 1, 0} {
+		keys := b.run()
+		if len(keys) != want || len(b.reserved) != want {
+			t.Errorf("%d claims are enqueued and %d volumes reserved, want %d", len(keys), len(b.reserved), want)
+		}
+		for _, key := range keys {
+			delete(b.volumes, b.waiting[key].volume.Name) // its claimRef is written
+			b.drop(key)
+		}
+	}
+}
+
+// TestManySelectors: a run considers a bounded number of claims with selectors, those that were considered
+// longest ago first, until all have an answer.
+func TestManySelectors(t *testing.T) {
+	t.Parallel()
+	b := newTestbed(t)
+	claims := make([]*builders.PVC, 3*fewSelectors)
+	for i := range claims {
+		claims[i] = aged(strconv.Itoa(i), int64(i)).Selector(&metav1.LabelSelector{MatchLabels: map[string]string{"disk": "d"}})
+		b.chosen(claims[i])
+	}
+	if keys := b.run(); len(keys) != len(claims) || b.most != fewSelectors {
+		t.Errorf("%d claims are answered, want %d; a run considered %d, want %d", len(keys), len(claims), b.most, fewSelectors)
+	}
+	b.set("pv", free("pv", "1Gi").Label("disk", "other"))
+	b.set("pv-d", free("pv-d", "1Gi").Label("disk", "d"))
+	if diff := cmp.Diff([]string{"default/0"}, b.run()); diff != "" {
+		t.Errorf("enqueued (-want +got):\n%s", diff)
+	}
+	if b.classes.Len() > 0 {
+		t.Error("runs do not end")
+	}
+}
+
+// TestDuringRun: handlers and workers do not wait for a run, and what changes meanwhile holds: the volume
+// of a claim that is gone goes to another one.
+func TestDuringRun(t *testing.T) {
+	t.Parallel()
+	b := newTestbed(t)
+	b.set("pv", free("pv", "1Gi"))
+	first, second := aged("first", 1), aged("second", 2)
+	b.expect(map[string]string{"first": "open"}, first)
+	b.during = func() {
+		b.during = nil
+		b.drop("default/first")
+		b.expect(map[string]string{"second": "open"}, second)
+		b.set("large", free("large", "2Gi"))
+	}
+	if diff := cmp.Diff([]string{"default/second"}, b.run()); diff != "" {
+		t.Errorf("enqueued (-want +got):\n%s", diff)
+	}
+	b.expect(map[string]string{"second": "pv", "first": "open"}, second, first)
+	b.run()
+	b.expect(map[string]string{"first": "large"}, first)
+}
+
+// BenchmarkManyWait is a run for a class with 100,000 claims that its free volumes do not fit. Target on two
+// cores: at most half a second, of which handlers wait for a tenth; the next run begins after nine times that.
+func BenchmarkManyWait(b *testing.B) {
+	c, factory := newController(b, fake.NewClientset(), events.NewFakeRecorder(0))
+	if err := factory.Core().V1().PersistentVolumes().Informer().GetStore().Add(free("v", "1Gi").Obj()); err != nil {
+		b.Fatal(err)
+	}
+	c.Cache.ObserveVolume("v")
+	for i := range 100_000 {
+		if _, known := c.matcher.choice(aged(fmt.Sprintf("c%06d", i), int64(i/100)).Request("500Gi").Obj()); known {
+			b.Fatal("a claim is answered before a run")
+		}
+	}
+	var longest time.Duration
+	for b.Loop() {
+		var handler sync.WaitGroup
+		done := make(chan struct{})
+		handler.Go(func() {
+			for {
+				begin := time.Now()
+				c.matcher.changed(free("w", "1Gi").Obj())
+				longest = max(longest, time.Since(begin))
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+		if _, err := c.matcher.assign(b.Context(), "fast"); err != nil {
+			b.Fatal(err)
+		}
+		close(done)
+		handler.Wait()
+	}
+	b.ReportMetric(float64(longest.Milliseconds()), "ms-blocked")
+	if n := len(c.matcher.waiting); n != 100_000 {
+		b.Errorf("%d claims wait", n)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -29,7 +30,7 @@ import (
 )
 
 // newController returns a controller and its informers, none of which run yet.
-func newController(t *testing.T, client *fake.Clientset, recorder events.EventRecorder) (*Controller, informers.SharedInformerFactory) {
+func newController(t testing.TB, client *fake.Clientset, recorder events.EventRecorder) (*Controller, informers.SharedInformerFactory) {
 	t.Helper()
 	metrics.RegisterController()
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -47,8 +48,24 @@ func newController(t *testing.T, client *fake.Clientset, recorder events.EventRe
 	return c, factory
 }
 
-// measured returns the metrics of this controller by the rest of their name and their label: values, and
-// of a histogram the number of observations. They are the process's, so its users are not parallel.
+// measure returns a function that returns by how much the metrics of this controller have changed since, by
+// the rest of their name and their label; of a histogram the number of observations. They are the process's,
+// so its users are not parallel.
+func measure(t *testing.T) func() map[string]float64 {
+	t.Helper()
+	before := measured(t)
+	return func() map[string]float64 {
+		t.Helper()
+		changes := measured(t)
+		for name, value := range before {
+			if changes[name] -= value; changes[name] == 0 {
+				delete(changes, name)
+			}
+		}
+		return changes
+	}
+}
+
 func measured(t *testing.T) map[string]float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
@@ -101,12 +118,12 @@ func TestCount(t *testing.T) {
 			if tc.do == "" {
 				tc.do = rules.WriteClaimStatus
 			}
-			legacyregistry.Reset()
+			changes := measure(t)
 			claim := func(phase v1.PersistentVolumeClaimPhase) *v1.PersistentVolumeClaim {
 				return builders.MakePVC("c").Class(tc.class).Phase(phase).Obj()
 			}
 			c.count(claim(tc.before), rules.Decision{Do: tc.do, Claim: claim(tc.after)})
-			if diff := cmp.Diff(tc.want, measured(t)); diff != "" {
+			if diff := cmp.Diff(tc.want, changes()); diff != "" {
 				t.Errorf("metrics (-want +got):\n%s", diff)
 			}
 		})
@@ -136,11 +153,11 @@ func TestConflicts(t *testing.T) {
 			} else {
 				d.Claim = builders.MakePVC("c").Obj()
 			}
-			legacyregistry.Reset()
+			changes := measure(t)
 			if err := c.act(t.Context(), d); !errors.Is(err, loop.ErrStale) {
 				t.Errorf("got %v, want %v", err, loop.ErrStale)
 			}
-			if diff := cmp.Diff(tc.want, measured(t)); diff != "" {
+			if diff := cmp.Diff(tc.want, changes()); diff != "" {
 				t.Errorf("metrics (-want +got):\n%s", diff)
 			}
 		})
@@ -153,7 +170,7 @@ func TestOtherController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, recorder := fake.NewClientset(), events.NewFakeRecorder(10)
 		c, factory := newController(t, client, recorder)
-		legacyregistry.Reset()
+		changes := measure(t)
 		before := builders.MakePV("v").Obj()
 		after := before.DeepCopy()
 		after.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager", Subresource: "status"}}
@@ -162,14 +179,15 @@ func TestOtherController(t *testing.T) {
 		c.checkWriter(before, after) // this replica does not lead
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(ctx) }()
+		time.Sleep(time.Second) // until the informers are synced
 		synctest.Wait()
-		if got := measured(t); len(got) > 0 || len(recorder.Events) > 0 {
+		if got := changes(); len(got) > 0 || len(recorder.Events) > 0 {
 			t.Errorf("metrics %v and %d events before it leads", got, len(recorder.Events))
 		}
 		c.checkWriter(before, after)
 		c.checkWriter(before, after)
 		synctest.Wait()
-		if diff := cmp.Diff(map[string]float64{"stopped": 1}, measured(t)); diff != "" {
+		if diff := cmp.Diff(map[string]float64{"stopped": 1}, changes()); diff != "" {
 			t.Errorf("metrics (-want +got):\n%s", diff)
 		}
 		if n := len(recorder.Events); n != 1 {
@@ -189,7 +207,7 @@ func TestOtherController(t *testing.T) {
 			t.Error(err)
 		}
 		factory.Shutdown()
-		if got := measured(t); len(got) > 0 {
+		if got := changes(); len(got) > 0 {
 			t.Errorf("metrics %v after its end", got)
 		}
 	})

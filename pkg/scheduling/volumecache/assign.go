@@ -75,21 +75,22 @@ func (c *Cache) Assign(object *storagev1.StorageClass, of []Podless, limit int) 
 	return b.assigned, nil
 }
 
-// AssignAnywhere assigns free volumes of a class, which need not exist, to requests in order of
-// priority, whichever nodes can use the volumes. It needs Config.ByClass. A volume of the result is
-// reserved until Release is called with the UID of the request's claim; nil is none.
-func (c *Cache) AssignAnywhere(class string, requests []*match.Request) []*v1.PersistentVolume {
+// AssignAnywhere assigns at most limit free volumes of a class, which need not exist, to requests in
+// order of priority, whichever nodes can use the volumes. It needs Config.ByClass. A volume of the
+// result is reserved until Release is called with the UID of the request's claim; nil is none.
+func (c *Cache) AssignAnywhere(class string, requests []*match.Request, limit int) []*v1.PersistentVolume {
+	volumes, ordered := make([]*v1.PersistentVolume, len(requests)), make([]match.Ordered, len(requests))
+	for i, r := range requests {
+		ordered[i].Request = r
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	volumes, entry := make([]*v1.PersistentVolume, len(requests)), c.free.class[class]
-	if entry == nil {
+	entry := c.free.class[class]
+	if entry == nil || entry.all.Len() == 0 {
 		return volumes
 	}
-	stock := anywhere{&entry.all, make([]match.Ordered, len(requests))}
-	for i, r := range requests {
-		stock.requests[i].Request = r
-	}
-	for i, v := range match.AssignInOrder(stock.requests, stock, entry.all.Len()) {
+	stock := anywhere{&entry.all, ordered}
+	for i, v := range match.AssignInOrder(ordered, stock, min(limit, entry.all.Len())) {
 		if v != nil {
 			volumes[i] = v.PV
 			of := &pending{Request: requests[i], key: keyOf(requests[i].Claim)}

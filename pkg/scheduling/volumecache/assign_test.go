@@ -342,12 +342,13 @@ func TestAssignAnywhere(t *testing.T) {
 	w := newByClassTestbed(t)
 	w.put(builders.MakePV("small").Class("none").Hostname("gone").Obj(), builders.MakePV("large").Class("none").Capacity("2Gi").Obj(),
 		builders.MakePV("huge").Class("none").Capacity("3Gi").Obj(), builders.MakePV("other").Obj())
+	limit := 9
 	assign := func(class string, claims ...*builders.PVC) (names []string) {
 		requests := make([]*match.Request, len(claims))
 		for i, claim := range claims {
 			requests[i], _ = match.NewRequest(claim.Obj())
 		}
-		for _, volume := range w.AssignAnywhere(class, requests) {
+		for _, volume := range w.AssignAnywhere(class, requests, limit) {
 			name := "none"
 			if volume != nil {
 				name = volume.Name
@@ -370,6 +371,12 @@ func TestAssignAnywhere(t *testing.T) {
 		{"no class", assign("", builders.MakePVC("f").UID("f")), []string{"other"}},
 		{"no volumes", assign("unknown", claim("g", "1Gi")), []string{"none"}},
 		{"what is released is", func() []string { w.Release("a"); return assign("none", claim("h", "1Gi")) }(), []string{"large"}},
+		{"at most the limit", func() []string {
+			limit = 1
+			w.Release("b")
+			w.Release("h")
+			return assign("none", claim("i", "1Gi"), claim("j", "1Gi"))
+		}(), []string{"small", "none"}},
 	} {
 		if diff := cmp.Diff(step.want, step.got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)

@@ -46,7 +46,7 @@ func defaultClass(e *fixture.Env) {
 }
 
 // otherController: the controller stops binding claims when it observes the writes of a PV controller, and
-// its process goes on.
+// its process continues.
 func otherController(e *fixture.Env, process *cluster.Process) {
 	if err := process.Signal(syscall.SIGSTOP); err != nil {
 		e.T.Fatal(err)

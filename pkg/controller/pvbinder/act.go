@@ -47,9 +47,8 @@ func (c *Controller) syncClaim(ctx context.Context, key string) (time.Duration, 
 			return 0, err
 		}
 		c.count(claim, d)
-		c.record(claim, d)
-		if d.Do == rules.None {
-			return 0, nil
+		if later := c.record(claim, d); d.Do == rules.None {
+			return later, nil
 		}
 	}
 	return 0, loop.ErrStale
@@ -122,9 +121,8 @@ func (c *Controller) syncVolume(ctx context.Context, name string) (time.Duration
 		if err := c.act(ctx, d); err != nil {
 			return 0, err
 		}
-		c.record(volume, d)
-		if d.Do == rules.None || d.Do == rules.DecideOnClaim {
-			return 0, nil
+		if later := c.record(volume, d); d.Do == rules.None || d.Do == rules.DecideOnClaim {
+			return later, nil
 		}
 	}
 	return 0, loop.ErrStale

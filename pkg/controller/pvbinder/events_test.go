@@ -4,9 +4,13 @@
 package pvbinder
 
 import (
+	"strconv"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 
 	"stowage.dev/stowage/pkg/controller/pvbinder/rules"
@@ -37,4 +41,45 @@ func TestEventsOnce(t *testing.T) {
 	if diff := cmp.Diff([]string{normal, warning, normal, normal, normal, normal}, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
+}
+
+// TestManyEvents: the events of many claims of a namespace that wait follow later; those of other namespaces, and
+// those about writes, do not wait. Nothing is kept of claims that are gone.
+func TestManyEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const more = 50
+		recorder := events.NewFakeRecorder(2 * manyEvents)
+		c := &Controller{Config: Config{Events: recorder}}
+		waits := rules.Decision{Do: rules.None, Events: []rules.Event{{Reason: "Waits", Note: "for it"}}}
+		claims := make([]*v1.PersistentVolumeClaim, manyEvents+more)
+		var longest time.Duration
+		for i := range claims {
+			claims[i] = builders.MakePVC(strconv.Itoa(i)).Obj()
+			longest = max(longest, c.record(claims[i], waits))
+		}
+		if n := len(recorder.Events); n != manyEvents || longest != more*time.Second/eventRate {
+			t.Errorf("%d events at once, want %d; the last one is after %s", n, manyEvents, longest)
+		}
+		c.record(builders.MakePVC("c").Namespace("other").Obj(), waits)
+		c.record(claims[0], rules.Decision{Do: rules.WriteClaimStatus, Events: []rules.Event{{Reason: "Lost"}}})
+		if n := len(recorder.Events); n != manyEvents+2 {
+			t.Errorf("%d events, want two more", n)
+		}
+		time.Sleep(longest)
+		for _, claim := range claims[manyEvents:] {
+			if later := c.record(claim, waits); later > 0 {
+				t.Errorf("claim %s waits for another %s", claim.Name, later)
+			}
+		}
+		if n := len(recorder.Events); n != manyEvents+more+2 {
+			t.Errorf("%d events after %s, want %d", n, longest, manyEvents+more+2)
+		}
+		for _, claim := range append(claims, builders.MakePVC("c").Namespace("other").Obj()) {
+			c.recorded.drop(claimKey(keyOf(claim)))
+		}
+		if n := len(c.recorded.last) + len(c.recorded.limits); n > 0 {
+			t.Errorf("%d entries are left", n)
+		}
+	})
 }

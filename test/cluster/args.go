@@ -99,7 +99,7 @@ func (c *Cluster) kwokArgs(kubeconfig string) []string {
 		"--disregard-status-with-label-selector=stowage.dev/cleaning",
 		"--v=WARN", // otherwise a line for each status it writes
 	}
-	if c.config.ControllerManager.runs(nodeLifecycleController) {
+	if c.config.ControllerManager.Runs(nodeLifecycleController) {
 		// Only that controller checks heartbeats of nodes.
 		args = append(args, fmt.Sprintf("--node-lease-duration-seconds=%d", 40))
 	}

@@ -16,7 +16,7 @@ var (
 	// VolumeControllers bind claims and PVs, and remove the finalizers of both once
 	// they are unused.
 	VolumeControllers = []string{
-		"persistentvolume-binder-controller",
+		PVController,
 		"persistentvolume-protection-controller",
 		"persistentvolumeclaim-protection-controller",
 	}
@@ -37,6 +37,9 @@ var (
 	// among them the node lifecycle controller.
 	AllControllers = []string{"*"}
 )
+
+// PVController is the controller that binds claims and PVs.
+const PVController = "persistentvolume-binder-controller"
 
 // Controllers that other settings of the cluster depend on.
 const (
@@ -99,15 +102,22 @@ type ControllerManagerConfig struct {
 	Env []string
 }
 
+// WithoutPVController returns the configuration without PVController.
+func (m ControllerManagerConfig) WithoutPVController() ControllerManagerConfig {
+	m.Controllers = slices.DeleteFunc(slices.Clone(m.controllers()), func(name string) bool { return name == PVController })
+	if slices.Contains(m.Controllers, "*") {
+		m.Controllers = append(m.Controllers, "-"+PVController)
+	}
+	return m
+}
+
 // complete fills in defaults and reports what cannot work.
 func (c Config) complete() (Config, error) {
 	if err := c.Binaries.check(); err != nil {
 		return c, err
 	}
 	m := &c.ControllerManager
-	if m.Controllers == nil {
-		m.Controllers = DefaultControllers
-	}
+	m.Controllers = m.controllers()
 	if len(m.Controllers) == 0 {
 		return c, errors.New("no controllers to run: set ControllerManager.Disabled instead of an empty list of Controllers")
 	}
@@ -122,24 +132,33 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// runs reports whether the named controller, one that is on by default, runs.
-func (m ControllerManagerConfig) runs(name string) bool {
-	if m.Disabled || slices.Contains(m.Controllers, "-"+name) {
+// controllers are those that are to run.
+func (m ControllerManagerConfig) controllers() []string {
+	if m.Controllers == nil {
+		return DefaultControllers
+	}
+	return m.Controllers
+}
+
+// Runs reports whether the named controller, one that is on by default, runs.
+func (m ControllerManagerConfig) Runs(name string) bool {
+	all := m.controllers()
+	if m.Disabled || slices.Contains(all, "-"+name) {
 		return false
 	}
-	return slices.Contains(m.Controllers, "*") || slices.Contains(m.Controllers, name)
+	return slices.Contains(all, "*") || slices.Contains(all, name)
 }
 
 // hasServiceAccounts reports whether each namespace gets a default service
 // account, without which no pod is admitted.
 func (c Config) hasServiceAccounts() bool {
-	return c.ControllerManager.runs(serviceAccountController)
+	return c.ControllerManager.Runs(serviceAccountController)
 }
 
 // disabledAdmission lists the admission plugins that are off.
 func (c Config) disabledAdmission() []string {
 	off := slices.Clone(c.APIServer.DisableAdmission)
-	if !c.ControllerManager.runs(nodeLifecycleController) {
+	if !c.ControllerManager.Runs(nodeLifecycleController) {
 		off = append(off, "TaintNodesByCondition")
 	}
 	slices.Sort(off)

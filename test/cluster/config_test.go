@@ -52,6 +52,14 @@ func TestConfig(t *testing.T) {
 			config: Config{Binaries: present(), ControllerManager: ControllerManagerConfig{Controllers: VolumeControllers}},
 			want:   outcome{Runs: true, Off: []string{"TaintNodesByCondition"}},
 		},
+		"the zero value without the PV controller": {
+			config: Config{Binaries: present(), ControllerManager: ControllerManagerConfig{}.WithoutPVController()},
+			want:   outcome{Accounts: true, Off: []string{"TaintNodesByCondition"}},
+		},
+		"all controllers without the PV controller": {
+			config: Config{Binaries: present(), ControllerManager: ControllerManagerConfig{Controllers: AllControllers}.WithoutPVController()},
+			want:   outcome{Accounts: true, Lifecycle: true},
+		},
 		"no controllers at all, and a plugin that is off twice": {
 			config: Config{
 				Binaries:          present(),
@@ -86,8 +94,8 @@ func TestConfig(t *testing.T) {
 			} else {
 				got = outcome{
 					Accounts:  config.hasServiceAccounts(),
-					Lifecycle: config.ControllerManager.runs(nodeLifecycleController),
-					Runs:      config.ControllerManager.runs(VolumeControllers[0]),
+					Lifecycle: config.ControllerManager.Runs(nodeLifecycleController),
+					Runs:      config.ControllerManager.Runs(PVController),
 					Off:       config.disabledAdmission(),
 				}
 			}

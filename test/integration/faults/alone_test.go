@@ -52,9 +52,9 @@ func TestComponentsAway(t *testing.T) {
 		})
 	}
 	part(t, "before", func(s *scenario) func() { return s.before })
-	within(e, e.Cluster.ControllerManager().Stop)
+	within(e, e.PVController().Stop)
 	part(t, "without PV controller", func(s *scenario) func() { return s.during })
-	within(e, e.Cluster.ControllerManager().Start)
+	within(e, e.PVController().Start)
 	part(t, "PV controller back", func(s *scenario) func() { return s.after })
 
 	for name, away := range map[string]func(*fixture.Env){"API server restarted": restartAPIServer, "etcd hangs": hangEtcd} {

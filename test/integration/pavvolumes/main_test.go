@@ -68,14 +68,11 @@ func config() cluster.Config {
 // begin installs the kinds, and starts the controller and the kubelet of all tests.
 func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 	client := c.Client()
-	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "stowage-system"}}, metav1.CreateOptions{}); err != nil {
-		return nil, err
-	}
 	if _, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}, metav1.CreateOptions{}); err != nil {
 		return nil, err // the garbage collector of pods deletes those of nodes that do not exist
 	}
 	kinds, controller := manifests+"crd/pav/stowage.dev_", manifests+"controller/"
-	if err := c.CreateFiles(ctx, manifests+"crd/stowage.dev_localdiskreports.yaml", kinds+"pavprovisioners.yaml", kinds+"pavvolumes.yaml", kinds+"pavstagings.yaml", controller+"base/rbac.yaml", controller+"pav-volumes.yaml", controller+"pav-policy.yaml",
+	if err := c.CreateFiles(ctx, manifests+"provisioner/namespace.yaml", manifests+"crd/stowage.dev_localdiskreports.yaml", kinds+"pavprovisioners.yaml", kinds+"pavvolumes.yaml", kinds+"pavstagings.yaml", controller+"base/rbac.yaml", controller+"pav-volumes.yaml", controller+"pav-policy.yaml",
 		manifests+"csi/rbac.yaml", manifests+"csi/policy-stagings.yaml"); err != nil {
 		return nil, err
 	}

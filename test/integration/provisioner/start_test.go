@@ -18,6 +18,7 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
 )
 
@@ -84,6 +85,7 @@ func TestNodeComesLater(t *testing.T) {
 // TestHostname: the node affinity of volumes has the node's hostname label. If that is not the
 // node's name, an administrator must confirm it.
 func TestHostname(t *testing.T) {
+	fixture.NoController(t, "confirms hostnames")
 	n := newNode(t)
 	hostname := n.Env.Name("host-1")
 	n.Env.PatchNode("a", map[string]any{"metadata": map[string]any{"labels": map[string]any{corev1.LabelHostname: hostname}}})

@@ -61,7 +61,6 @@ func TestLeavesBindingToPVController(t *testing.T) {
 // TestDirectFinishesByItself: without a PV controller, the volume appears and
 // the scheduler does all the rest.
 func TestDirectFinishesByItself(t *testing.T) {
-	fixture.NeedPVController(t)
 	t.Parallel()
 	e := fixture.NewOn(t, fixture.DefaultConfig())
 	e.AddNodes(e.Node("a"))
@@ -69,7 +68,7 @@ func TestDirectFinishesByItself(t *testing.T) {
 	e.CreatePVs(e.LocalPV("existing", "a"))
 	ctx, cancel := context.WithTimeout(t.Context(), e.Timeout)
 	defer cancel()
-	if err := e.Cluster.ControllerManager().Stop(ctx); err != nil {
+	if err := e.PVController().Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
 	e.CreatePVC(made(e, "data", "5Gi"))

@@ -80,7 +80,7 @@ func otherController(e *fixture.Env, process *cluster.Process) {
 // startPVController starts the PV controller.
 func startPVController(c *cluster.Cluster) error {
 	_, err := c.StartCommand("pv-controller", fixture.DefaultConfig().Binaries.ControllerManager, []string{
-		"--kubeconfig=" + c.Kubeconfig(), "--controllers=" + fixture.PVController, "--leader-elect=false", "--secure-port=0",
+		"--kubeconfig=" + c.Kubeconfig(), "--controllers=" + cluster.PVController, "--leader-elect=false", "--secure-port=0",
 		"--kube-api-qps=1000", "--kube-api-burst=2000", "--pvclaimbinder-sync-period=1s",
 	}, nil)
 	return err

@@ -24,7 +24,11 @@ func TestMain(m *testing.M) {
 }
 
 // config is a cluster without the PV controller.
-func config() cluster.Config { return fixture.WithoutPVController(audit.Config()) }
+func config() cluster.Config {
+	c := audit.Config()
+	c.ControllerManager = c.ControllerManager.WithoutPVController()
+	return c
+}
 
 // begin starts the controller that tests share.
 func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {

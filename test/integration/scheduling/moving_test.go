@@ -119,7 +119,7 @@ func TestMovingWhileClaimsAreBound(t *testing.T) {
 		},
 	}
 	parent := fixture.NewOn(t, fixture.DefaultConfig())
-	controller := parent.Cluster.ControllerManager()
+	controller := parent.PVController()
 	for name, m := range moves {
 		t.Run(name, func(t *testing.T) {
 			e := parent.Sibling(t)

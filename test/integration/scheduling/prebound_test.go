@@ -152,11 +152,10 @@ func TestHalfMadeBinding(t *testing.T) {
 // TestHalfMadeBindingUnseen: while no PV controller has seen a volume,
 // a claim that is bound to it would be marked Lost. Direct waits.
 func TestHalfMadeBindingUnseen(t *testing.T) {
-	fixture.NeedPVController(t)
 	t.Parallel()
 	e := fixture.NewOn(t, fixture.DefaultConfig())
 	e.AddNodes(e.Node("a"))
-	if err := e.Cluster.ControllerManager().Kill(); err != nil {
+	if err := e.PVController().Kill(); err != nil {
 		t.Fatal(err)
 	}
 	claim := e.CreatePVC(e.PVC("data"))
@@ -166,7 +165,7 @@ func TestHalfMadeBindingUnseen(t *testing.T) {
 	if bound := e.SeenPVC("data").Spec.VolumeName; bound != "" {
 		t.Fatalf("claim was bound to %s, which no PV controller has seen", bound)
 	}
-	if err := e.Cluster.ControllerManager().Start(e.Context()); err != nil {
+	if err := e.PVController().Start(e.Context()); err != nil {
 		t.Fatal(err)
 	}
 	e.WaitScheduled(pod, "a")

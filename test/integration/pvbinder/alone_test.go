@@ -5,10 +5,13 @@ package pvbinder_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,6 +23,7 @@ import (
 func TestOwnCluster(t *testing.T) {
 	t.Parallel()
 	e := fixture.NewOn(t, config())
+	unchanged := bindBefore(e)
 	process, err := fixture.StartBinder(e.Context(), e.Cluster)
 	if err != nil {
 		t.Fatal(err)
@@ -30,19 +34,67 @@ func TestOwnCluster(t *testing.T) {
 		}
 	})
 	t.Run("default class", func(t *testing.T) { defaultClass(e.Sibling(t)) })
+	unchanged()
 	t.Run("another PV controller", func(t *testing.T) { otherController(e.Sibling(t), process) })
 }
 
-// defaultClass: a claim without a class gets the default one that is created later.
+// bindBefore creates claims that are bound before the controller starts. unchanged checks that it has written
+// neither them nor their volumes.
+func bindBefore(e *fixture.Env) (unchanged func()) {
+	const n = 20
+	for i := range n {
+		name := fmt.Sprintf("c%d", i)
+		claim := e.CreatePVC(e.PVC(name).VolumeName(e.Name(name)).BindCompleted().BoundByController())
+		volume := e.CreatePVsUnseen(e.PV(name).ClaimRef(e.Namespace, name, string(claim.UID)).BoundByController())[0]
+		claim.Status.Phase, volume.Status.Phase = corev1.ClaimBound, corev1.VolumeBound
+		claim.Status.AccessModes, claim.Status.Capacity = volume.Spec.AccessModes, volume.Spec.Capacity
+		e.Do(func(ctx context.Context) error {
+			_, claimErr := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{})
+			_, volumeErr := e.Client.CoreV1().PersistentVolumes().UpdateStatus(ctx, volume, metav1.UpdateOptions{})
+			return errors.Join(claimErr, volumeErr)
+		})
+	}
+	versions := func() map[string]string {
+		all := map[string]string{}
+		for i := range n {
+			name := fmt.Sprintf("c%d", i)
+			all["claim "+name] = fixture.Get(e, func(ctx context.Context) (*corev1.PersistentVolumeClaim, error) {
+				return e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Get(ctx, name, metav1.GetOptions{})
+			}).ResourceVersion
+			all["volume "+name] = fixture.Get(e, func(ctx context.Context) (*corev1.PersistentVolume, error) {
+				return e.Client.CoreV1().PersistentVolumes().Get(ctx, e.Name(name), metav1.GetOptions{})
+			}).ResourceVersion
+		}
+		return all
+	}
+	before := versions()
+	return func() {
+		e.T.Helper()
+		settle(e)
+		if diff := cmp.Diff(before, versions()); diff != "" {
+			e.T.Errorf("resourceVersions (-before +after the start):\n%s", diff)
+		}
+	}
+}
+
+// defaultClass: a claim without a class gets the default one that is created later; one with the
+// empty class does not.
 func defaultClass(e *fixture.Env) {
 	e.CreatePVC(e.PVC("c").Change(func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = nil }))
+	e.CreatePVC(e.PVC("empty").Class(""))
 	e.WaitEvent(e.Namespace, "c", "FailedBinding", "no storage class is set")
+	e.WaitEvent(e.Namespace, "empty", "FailedBinding", "no storage class is set")
 	class := e.CreateClass(e.Class("default").Annotation("storageclass.kubernetes.io/is-default-class", "true").Immediate()).Name
 	e.WaitPVC("c", "with the default class", func(c *corev1.PersistentVolumeClaim) bool {
 		return c.Spec.StorageClassName != nil && *c.Spec.StorageClassName == class
 	})
 	e.CreatePVs(e.PV("v").Class(class))
 	e.WaitBound("c", "v")
+	if empty := e.SeenPVC("empty"); *empty.Spec.StorageClassName != "" {
+		e.T.Errorf("the claim with the empty class got class %q", *empty.Spec.StorageClassName)
+	}
+	e.CreatePVs(e.PV("without-class").Class(""))
+	e.WaitBound("empty", "without-class")
 }
 
 // otherController: the controller stops binding claims when it observes the writes of a PV controller, and

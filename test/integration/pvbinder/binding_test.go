@@ -5,7 +5,6 @@ package pvbinder_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,26 +54,6 @@ func TestImmediate(t *testing.T) {
 	e.NoVolumeTwice()
 }
 
-// TestMany: of many claims that are created at once all are bound, each to a volume of its own.
-func TestMany(t *testing.T) {
-	t.Parallel()
-	e := fixture.New(t)
-	volume, claim := immediate(e, noProvisioner)
-	const n = 100
-	var volumes []*builders.PV
-	for i := range n {
-		volumes = append(volumes, volume(fmt.Sprintf("v%d", i)))
-	}
-	for i := range n {
-		e.CreatePVC(claim(fmt.Sprintf("c%d", i)))
-	}
-	e.CreatePVsUnseen(volumes...)
-	for i := range n {
-		e.WaitPVC(fmt.Sprintf("c%d", i), "bound", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimBound })
-	}
-	e.NoVolumeTwice()
-}
-
 // TestReserved: volumes and claims that name each other, on either side.
 func TestReserved(t *testing.T) {
 	t.Parallel()
@@ -96,6 +75,33 @@ func TestReserved(t *testing.T) {
 	e.WaitEvent(e.Namespace, "early", "FailedBinding", "not found")
 	e.CreatePVsUnseen(volume("later"))
 	e.WaitBound("early", "later")
+}
+
+// TestReleased: the volume of a deleted claim stays, by policy.
+func TestReleased(t *testing.T) {
+	t.Parallel()
+	for policy, tc := range map[corev1.PersistentVolumeReclaimPolicy]struct {
+		phase corev1.PersistentVolumePhase
+		event string
+	}{
+		corev1.PersistentVolumeReclaimRetain:  {corev1.VolumeReleased, ""},
+		corev1.PersistentVolumeReclaimDelete:  {corev1.VolumeReleased, "VolumeFailedDelete"},
+		corev1.PersistentVolumeReclaimRecycle: {corev1.VolumeFailed, "VolumeFailedRecycle"},
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			e := fixture.New(t)
+			volume, claim := immediate(e, noProvisioner)
+			e.CreatePVs(volume("v").ReclaimPolicy(policy))
+			e.CreatePVC(claim("c"))
+			e.WaitBound("c", "v")
+			e.DeletePVC("c")
+			e.WaitPV("v", string(tc.phase), in(tc.phase))
+			if tc.event != "" {
+				e.WaitEvent(metav1.NamespaceDefault, e.Name("v"), tc.event)
+			}
+		})
+	}
 }
 
 // TestLost: a claim whose volume is deleted is Lost, and recovers when the volume is back.

@@ -48,6 +48,10 @@ func TestEachKindOfRun(t *testing.T) {
 		w.Name, w.Nodes, w.VolumesPerNode, w.Limit = "small", 4, 4, time.Minute
 		return w
 	}
+	controller, err := cluster.BuildCommand(t.Context(), build, "stowage.dev/stowage/cmd/controller")
+	if err != nil {
+		t.Fatal(err)
+	}
 	volumes := prepare(t, Config{Workload: small(Workload{}), Binaries: binaries, Progress: t.Logf})
 	for name, tc := range map[string]struct {
 		workload Workload
@@ -56,21 +60,22 @@ func TestEachKindOfRun(t *testing.T) {
 		// writes of scheduler and PV controller for each pod that are the least there can be.
 		writes int
 	}{
-		"stock, two claims each":   {Workload{ClaimsPerPod: 2}, Stock, 5, 10},
-		"direct, two claims each":  {Workload{ClaimsPerPod: 2}, Direct, 5, 10},
-		"PVController, one claim":  {Workload{ClaimsPerPod: 1}, PVController, 5, 6},
-		"extender, mode Full":      {Workload{ClaimsPerPod: 2}, ExtenderFull, 5, 9},
-		"extender, mode Advisory":  {Workload{ClaimsPerPod: 2}, ExtenderAdvisory, 5, 10},
-		"bare client, two claims":  {Workload{ClaimsPerPod: 2}, Ceiling, 5, 10},
-		"claims that are bound":    {Workload{ClaimsPerPod: 1, claims: boundClaims}, Direct, 5, 1},
-		"claims to be provisioned": {Workload{ClaimsPerPod: 1, claims: claimsToProvision}, Direct, 5, 6},
-		"claims that fit nowhere":  {Workload{ClaimsPerPod: 1, claims: claimsTooLarge, done: wasRefused}, Direct, 5, 1},
-		"StatefulSets":             {Workload{claims: noClaims, controlled: true, load: rollStatefulSets}, Direct, 10, 2},
+		"stock, two claims each":             {Workload{ClaimsPerPod: 2}, Stock, 5, 10},
+		"direct, two claims each":            {Workload{ClaimsPerPod: 2}, Direct, 5, 10},
+		"PVController, one claim":            {Workload{ClaimsPerPod: 1}, PVController, 5, 6},
+		"extender, mode Full":                {Workload{ClaimsPerPod: 2}, ExtenderFull, 5, 9},
+		"extender, mode Advisory":            {Workload{ClaimsPerPod: 2}, ExtenderAdvisory, 5, 10},
+		"bare client, two claims":            {Workload{ClaimsPerPod: 2}, Ceiling, 5, 10},
+		"claims that are bound":              {Workload{ClaimsPerPod: 1, claims: boundClaims}, Direct, 5, 1},
+		"claims to be provisioned":           {Workload{ClaimsPerPod: 1, claims: claimsToProvision}, Direct, 5, 6},
+		"the same without the PV controller": {Workload{ClaimsPerPod: 1, claims: claimsToProvision}, InPlace, 5, 6},
+		"claims that fit nowhere":            {Workload{ClaimsPerPod: 1, claims: claimsTooLarge, done: wasRefused}, Direct, 5, 1},
+		"StatefulSets":                       {Workload{claims: noClaims, controlled: true, load: rollStatefulSets}, Direct, 10, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := Config{
 				Workload: small(tc.workload), Arm: tc.arm, Round: 3, Pods: tc.pods,
-				Binaries: binaries, Scheduler: scheduler, Extender: extender, Progress: t.Logf,
+				Binaries: binaries, Scheduler: scheduler, Extender: extender, Controller: controller, Progress: t.Logf,
 			}
 			if tc.workload.claims == claimsToProvision {
 				config.Prepared = prepare(t, config)
@@ -109,6 +114,43 @@ func skipWithoutPolicies(t *testing.T, err error, minor string) {
 	t.Helper()
 	if minor == "1.35" && apierrors.IsNotFound(err) && strings.Contains(err.Error(), "MutatingAdmissionPolicy") {
 		t.Skipf("the extender needs Kubernetes 1.36: %v", err)
+	}
+}
+
+// TestClaims: all arms bind claims without pods, on a small cluster.
+func TestClaims(t *testing.T) {
+	build := cluster.BuildOptions{Progress: os.Stderr}
+	binaries, err := cluster.Build(t.Context(), build)
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller, err := cluster.BuildCommand(t.Context(), build, "stowage.dev/stowage/cmd/controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := ClaimWorkloads()[0]
+	w.Nodes, w.VolumesPerNode = 2, 4
+	config := Config{Workload: w, Binaries: binaries, Controller: controller, Progress: t.Logf, Pods: 5}
+	config.Prepared = prepare(t, config)
+	for _, share := range w.Arms {
+		t.Run(string(share.Arm), func(t *testing.T) {
+			config := config
+			config.Arm = share.Arm
+			line, err := Claims(t.Context(), config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Log(line)
+			if got, _ := line.Value("given-twice"); line.Iters != config.Pods || got != 0 {
+				t.Errorf("%d claims are bound, %v volumes given twice, want %d and none", line.Iters, got, config.Pods)
+			}
+			if writes, _ := line.Value("writes/claim"); writes < 4 {
+				t.Errorf("%v writes a claim, want 4 at least", writes)
+			}
+			if _, measured := line.Value("controller-cpu-sec/claim"); measured != (share.Arm == InPlace || share.Arm == BindNow) {
+				t.Errorf("CPU time of stowage-controller is measured: %v", measured)
+			}
+		})
 	}
 }
 
@@ -153,9 +195,9 @@ func prepare(t *testing.T, c Config) (folder string) {
 }
 
 func TestCutOff(t *testing.T) {
-	s := &setup{recorder: newRecorder(hasNode)}
+	s := &setup{recorder: newRecorder()}
 	s.recorder.create("a", time.Now())
-	s.recorder.see(builders.MakePod("a").UID("a").Node("n").Obj())
+	s.recorder.see("a", true)
 	run := s.outcome(2, 10*time.Second, true)
 	if run.Asked != 2 || run.Done != 1 || run.Throughput() != 0.1 {
 		t.Errorf("got %+v, want 1 of 2 pods done in all of 10 s", run)
@@ -163,21 +205,23 @@ func TestCutOff(t *testing.T) {
 }
 
 func TestRecorder(t *testing.T) {
-	r := newRecorder(hasNode)
+	r := newRecorder()
 	begin := time.Now()
-	bound := func(name string) *v1.Pod { return builders.MakePod(name).UID(name).Node("n").Obj() }
-	r.see(bound("warm"))
+	r.see("warm", true)
 	r.forget()
-	r.see(bound("warm"))
-	r.see(builders.MakePod("a").UID("a").Obj())
+	r.see("warm", true)
+	r.see("a", false)
 	r.create("b", begin.Add(-time.Minute)) // the answer came after the watch had shown it
-	r.see(bound("b"))
-	r.see(bound("b"))
+	r.see("b", true)
+	r.see("b", true)
 	if got := r.count(); got != 1 {
 		t.Errorf("%d pods are done, want 1: b, and not the one from before", got)
 	}
 	if got := r.latencies(); len(got) != 1 || got[0] < 60 {
 		t.Errorf("latencies are %v, want that of b, over a minute", got)
+	}
+	if first := r.first(); first < 60 {
+		t.Errorf("the first pod was done after %v s, want over a minute", first)
 	}
 	if first, last := r.span(); !first.Equal(begin.Add(-time.Minute)) || last.Before(begin) {
 		t.Errorf("the span is %v to %v", first, last)

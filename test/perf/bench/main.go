@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command bench measures the stock plugin and Stowage side by side on whole clusters (real etcd,
-// kube-apiserver and PV controller, and nodes and volumes that are objects only), the
-// extender's calls to filter, and commands of kubectl-stowage.
+// kube-apiserver and PV controller, and nodes and volumes that are objects only), claims without
+// pods, the extender's calls to filter, and commands of kubectl-stowage.
 //
 //	go run ./test/perf/bench -only static-500,filter -rounds 1            some, printed only
 //	go run ./test/perf/bench -only static-500 -profile FOLDER             with the scheduler's CPU profile and log
@@ -60,7 +60,15 @@ func main() {
 		b.Parts = append(b.Parts, parts.Part{
 			Name: w.Name, Prefixes: []string{w.Prefix()}, Quick: w.Quick, Config: w.Config(),
 			Measure: func(ctx context.Context, run *parts.Run) (figures.Set, error) {
-				return c.workload(ctx, w, run.Number("rounds"))
+				return c.rounds(ctx, w, run.Number("rounds"), Pods)
+			},
+		})
+	}
+	for _, w := range ClaimWorkloads() {
+		b.Parts = append(b.Parts, parts.Part{
+			Name: w.Name, Prefixes: []string{claimsPrefix(w)}, Config: w.Config(),
+			Measure: func(ctx context.Context, run *parts.Run) (figures.Set, error) {
+				return c.rounds(ctx, w, run.Number("rounds"), Claims)
 			},
 		})
 	}
@@ -92,6 +100,9 @@ func show(set figures.Set) string {
 	if len(set.Below("Cluster")) > 0 {
 		return page.Clusters(set)
 	}
+	if len(set.Below("Claims")) > 0 {
+		return page.Claims(set)
+	}
 	return set.String()
 }
 
@@ -104,12 +115,25 @@ func (c *Config) build(ctx context.Context, _ *parts.Run) (err error) {
 	if c.Scheduler, err = cluster.BuildCommand(ctx, build, "stowage.dev/stowage/cmd/scheduler"); err != nil {
 		return err
 	}
-	c.Extender, err = cluster.BuildCommand(ctx, build, "stowage.dev/stowage/cmd/extender")
+	if c.Extender, err = cluster.BuildCommand(ctx, build, "stowage.dev/stowage/cmd/extender"); err != nil {
+		return err
+	}
+	c.Controller, err = cluster.BuildCommand(ctx, build, "stowage.dev/stowage/cmd/controller")
 	return err
 }
 
-// workload runs all arms in turn, round by round. The results are in the order of the arms.
-func (c Config) workload(ctx context.Context, w Workload, rounds int) (measured figures.Set, err error) {
+// Pods is Run in the form in which results are stored.
+func Pods(ctx context.Context, c Config) (*benchfmt.Result, error) {
+	one, err := Run(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	parts.Progress("%.2f/s, p50 %.3gs, %d of %d", one.Throughput(), one.P50, one.Done, one.Asked)
+	return one.Line(c.Workload, c.Arm), nil
+}
+
+// rounds runs all arms in turn, round by round. The results are in the order of the arms.
+func (c Config) rounds(ctx context.Context, w Workload, rounds int, run func(context.Context, Config) (*benchfmt.Result, error)) (measured figures.Set, err error) {
 	err = c.prepared(ctx, w, func(c Config) error {
 		measured, err = parts.Rounds(rounds, w.Arms, func(round int, share Share) (*benchfmt.Result, error) {
 			c := c
@@ -117,12 +141,7 @@ func (c Config) workload(ctx context.Context, w Workload, rounds int) (measured 
 			if w.KubeScheduler && share.Arm != Direct {
 				c.Scheduler = "" // the control plane's own
 			}
-			one, err := Run(ctx, c)
-			if err != nil {
-				return nil, err
-			}
-			parts.Progress("%.2f/s, p50 %.3gs, %d of %d", one.Throughput(), one.P50, one.Done, one.Asked)
-			return one.Line(w, c.Arm), nil
+			return run(ctx, c)
 		})
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
@@ -18,11 +19,9 @@ import (
 	"stowage.dev/stowage/test/await"
 )
 
-// recorder keeps, for each pod of the namespace, when it was created and when a
+// recorder keeps, for each pod of the namespace, or each claim, when it was created and when a
 // client's watch showed that it was done. It is safe for concurrent use.
 type recorder struct {
-	done func(*v1.Pod) bool
-
 	changes await.Changes // of pods that are done
 
 	mu      sync.Mutex
@@ -31,25 +30,38 @@ type recorder struct {
 	ended   map[types.UID]time.Time
 }
 
-func newRecorder(done func(*v1.Pod) bool) *recorder {
-	return &recorder{
-		done: done,
-		old:  sets.Set[types.UID]{}, created: map[types.UID]time.Time{}, ended: map[types.UID]time.Time{},
-	}
+func newRecorder() *recorder {
+	return &recorder{old: sets.Set[types.UID]{}, created: map[types.UID]time.Time{}, ended: map[types.UID]time.Time{}}
 }
 
-// watchPods begins to record, until the setup is closed.
+// watchPods begins to record pods, until the setup is closed.
 func (s *setup) watchPods(ctx context.Context) error {
 	done := s.workload.done
 	if done == nil {
 		done = hasNode
 	}
-	s.recorder = newRecorder(done)
-	lw := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "pods", namespace, fields.Everything())
-	informer := cache.NewSharedInformer(lw, &v1.Pod{}, 0)
+	return s.watch(ctx, "pods", &v1.Pod{}, func(o any) {
+		pod := o.(*v1.Pod)
+		s.recorder.see(pod.UID, done(pod))
+	})
+}
+
+// watchClaims begins to record claims, which are done when they are bound, until the setup is closed.
+func (s *setup) watchClaims(ctx context.Context) error {
+	return s.watch(ctx, "persistentvolumeclaims", &v1.PersistentVolumeClaim{}, func(o any) {
+		claim := o.(*v1.PersistentVolumeClaim)
+		s.recorder.see(claim.UID, claim.Status.Phase == v1.ClaimBound)
+	})
+}
+
+// watch makes the recorder, and calls see with each object of the namespace.
+func (s *setup) watch(ctx context.Context, resource string, example runtime.Object, see func(any)) error {
+	s.recorder = newRecorder()
+	lw := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), resource, namespace, fields.Everything())
+	informer := cache.NewSharedInformer(lw, example, 0)
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { s.recorder.see(o.(*v1.Pod)) },
-		UpdateFunc: func(_, o any) { s.recorder.see(o.(*v1.Pod)) },
+		AddFunc:    see,
+		UpdateFunc: func(_, o any) { see(o) },
 	}); err != nil {
 		return err
 	}
@@ -58,20 +70,20 @@ func (s *setup) watchPods(ctx context.Context) error {
 	return nil
 }
 
-func (r *recorder) see(pod *v1.Pod) {
+func (r *recorder) see(pod types.UID, done bool) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.old.Has(pod.UID) {
+	if r.old.Has(pod) {
 		return
 	}
-	if _, known := r.created[pod.UID]; !known {
-		r.created[pod.UID] = now
+	if _, known := r.created[pod]; !known {
+		r.created[pod] = now
 	}
-	if _, known := r.ended[pod.UID]; known || !r.done(pod) {
+	if _, known := r.ended[pod]; known || !done {
 		return
 	}
-	r.ended[pod.UID] = now
+	r.ended[pod] = now
 	r.changes.Notify()
 }
 
@@ -102,6 +114,19 @@ func (r *recorder) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.ended)
+}
+
+// first is how many seconds after the first pod's creation one was done; 0 without any.
+func (r *recorder) first() (seconds float64) {
+	created, last := r.span()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range r.ended {
+		if t.Before(last) {
+			last = t
+		}
+	}
+	return last.Sub(created).Seconds()
 }
 
 // span is when the first pod was created and the last one was done; zero times

@@ -27,10 +27,11 @@ type Config struct {
 	// Prepared is a folder that Prepare made for the workload.
 	Prepared string
 	// Binaries of the control plane, the scheduler's (empty: the control plane's own) and,
-	// for arms that have one, the extender's.
-	Binaries  cluster.Binaries
-	Scheduler string
-	Extender  string
+	// for arms that have them, the extender's and stowage-controller's.
+	Binaries   cluster.Binaries
+	Scheduler  string
+	Extender   string
+	Controller string
 	// Profile is what to record of the processes; the zero value: nothing.
 	Profile Profile
 	// Progress receives short progress messages; it must not be nil.
@@ -109,7 +110,7 @@ func (s *setup) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
 	if s.workload.claims == claimsToProvision {
 		s.startProvisioner(ctx)
 	}
-	if err := s.startPVController(ctx); err != nil {
+	if err := s.startPVController(ctx, c); err != nil {
 		return nil, err
 	}
 	if err := s.watchPods(ctx); err != nil {
@@ -223,7 +224,7 @@ func (r Result) Line(w Workload, arm Arm) *benchfmt.Result {
 		{Value: r.Throughput(), Unit: "pods/s"}, {Value: float64(r.Asked), Unit: "asked"}, {Value: r.Seconds, Unit: "sec"},
 		{Value: figures.Measured(r.P50), Unit: "p50-sec"}, {Value: figures.Measured(r.P99), Unit: "p99-sec"},
 		{Value: figures.Measured(perPod(r.SchedulerCPU)), Unit: "cpu-sec/pod"}, {Value: figures.Measured(perPod(r.ExtenderCPU)), Unit: "extender-cpu-sec/pod"},
-		{Value: figures.Measured(perPod(r.PVControllerCPU)), Unit: "pv-controller-cpu-sec/pod"}, {Value: figures.Measured(float64(r.PeakMemory)), Unit: "peak-B"},
+		{Value: figures.Measured(perPod(r.PVControllerCPU)), Unit: "pv-controller-cpu-sec/pod"}, {Value: figures.Measured(perPod(r.ControllerCPU)), Unit: "controller-cpu-sec/pod"}, {Value: figures.Measured(float64(r.PeakMemory)), Unit: "peak-B"},
 		{Value: perPod(r.Writes), Unit: "writes/pod"}, {Value: perPod(r.Conflicts), Unit: "409s/pod"},
 		{Value: r.filterSum / r.filterCount, Unit: "filter-sec"}, {Value: float64(r.GivenTwice), Unit: "given-twice"},
 	}

@@ -30,10 +30,12 @@ type setup struct {
 
 	cluster   *cluster.Cluster
 	client    kubernetes.Interface // without a limit of requests
-	scheduler *cluster.Process     // nil in the ceiling's arm
+	scheduler *cluster.Process     // nil in arms without one
 	extender  *extender            // nil in arms without one
-	recorder  *recorder
-	closers   []func()
+	// controller is stowage-controller, nil in arms without it.
+	controller *cluster.Process
+	recorder   *recorder
+	closers    []func()
 
 	volumes    []*v1.PersistentVolume // as made, by number
 	nextVolume atomic.Int64           // the first that no bound claim has taken
@@ -58,6 +60,9 @@ func open(ctx context.Context, c Config) (s *setup, err error) {
 	if c.Workload.controlled {
 		config.ControllerManager.Controllers = cluster.DefaultControllers
 		config.ControllerManager.QPS, config.ControllerManager.Burst = clientQPS, clientQPS
+	}
+	if c.Arm == InPlace || c.Arm == Ceiling && c.Workload.claimsOnly {
+		config.ControllerManager = config.ControllerManager.WithoutPVController()
 	}
 	if s.cluster, err = cluster.Start(ctx, config); err != nil {
 		return nil, err
@@ -86,10 +91,14 @@ func (s *setup) background(ctx context.Context, run func(context.Context)) {
 	s.closers = append(s.closers, func() { cancel(); running.Wait() })
 }
 
-// startPVController waits until it has seen all existing objects.
-func (s *setup) startPVController(ctx context.Context) error {
+// startPVController starts the PV controller, and stowage-controller in arms that have it. It waits until
+// all existing volumes were observed.
+func (s *setup) startPVController(ctx context.Context, c Config) error {
 	s.progress("PV controller")
 	if err := s.cluster.ControllerManager().Start(ctx); err != nil {
+		return err
+	}
+	if err := s.startController(ctx, c); err != nil {
 		return err
 	}
 	// It takes one volume after the other, so this one last.
@@ -154,7 +163,7 @@ func schedulerConfig(arm Arm, qps int) (config []byte, err error) {
 	switch arm {
 	case Stock:
 		config = []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
-	case Direct, PVController:
+	case Direct, PVController, InPlace:
 		if config, err = os.ReadFile(topologyConfig); err != nil {
 			return nil, fmt.Errorf("run this from the top of the repository: %w", err)
 		}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
@@ -24,6 +25,7 @@ const (
 	volumeSize  = "100Gi"
 	claimSize   = "50Gi"
 	tooLarge    = "1Ti" // fits no volume and no node
+	smallest    = 51200 // MiB, of a volume where all have different sizes: claimSize
 	parallelism = 64    // requests at a time while objects are made
 )
 
@@ -90,7 +92,11 @@ func (s *setup) volumeName(i int) string {
 // volume i is on node i modulo the number of nodes, so that consecutive ones
 // are on different nodes.
 func (s *setup) volume(i int) *v1.PersistentVolume {
-	return builders.MakePV(s.volumeName(i)).Class(class).Capacity(volumeSize).Hostname(nodeName(i % s.workload.Nodes)).Obj()
+	pv := builders.MakePV(s.volumeName(i)).Class(class).Capacity(volumeSize).Hostname(nodeName(i % s.workload.Nodes))
+	if s.workload.claimsOnly {
+		pv.Capacity(fmt.Sprintf("%dMi", smallest+i))
+	}
+	return pv.Obj()
 }
 
 // makeVolume also makes it Available, as the PV controller would.
@@ -132,8 +138,11 @@ func (s *setup) makeClaim(ctx context.Context, name string) error {
 	if s.workload.claims == claimsTooLarge {
 		size = tooLarge
 	}
-	claim := builders.MakePVC(name).Namespace(namespace).Class(class).Request(size).Obj()
-	made, err := s.client.CoreV1().PersistentVolumeClaims(namespace).Create(ctx, claim, metav1.CreateOptions{})
+	claim := builders.MakePVC(name).Namespace(namespace).Class(class).Request(size)
+	if s.arm == BindNow {
+		claim.Annotation(wellknown.BindAnnotation, wellknown.BindNow)
+	}
+	made, err := s.client.CoreV1().PersistentVolumeClaims(namespace).Create(ctx, claim.Obj(), metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}

@@ -23,8 +23,8 @@ import (
 // usage is the use of resources since processes began; two are subtracted.
 type usage struct {
 	// CPU seconds, user and system.
-	SchedulerCPU, PVControllerCPU, ExtenderCPU float64
-	// Writes are the API requests of scheduler and PV controller, without events, that changed an
+	SchedulerCPU, PVControllerCPU, ControllerCPU, ExtenderCPU float64
+	// Writes are the API requests of scheduler and controllers, without events, that changed an
 	// object (2xx), Conflicts those refused with 409.
 	Writes, Conflicts float64
 	// Binds are the extender's calls to bind by outcome: bound, conflict, error.
@@ -41,6 +41,7 @@ func (u usage) since(before usage) usage {
 	}
 	u.SchedulerCPU -= before.SchedulerCPU
 	u.PVControllerCPU -= before.PVControllerCPU
+	u.ControllerCPU -= before.ControllerCPU
 	u.ExtenderCPU -= before.ExtenderCPU
 	u.Writes -= before.Writes
 	u.Conflicts -= before.Conflicts
@@ -67,7 +68,9 @@ func (s *setup) usage(ctx context.Context, last bool) (u usage, err error) {
 }
 
 func (s *setup) cpu(_ context.Context, u *usage) error {
-	processes := map[*float64]*cluster.Process{&u.SchedulerCPU: s.scheduler, &u.PVControllerCPU: s.cluster.ControllerManager().Process()}
+	processes := map[*float64]*cluster.Process{
+		&u.SchedulerCPU: s.scheduler, &u.PVControllerCPU: s.cluster.ControllerManager().Process(), &u.ControllerCPU: s.controller,
+	}
 	if s.extender != nil {
 		processes[&u.ExtenderCPU] = s.extender.Process
 	}

@@ -32,6 +32,12 @@ const (
 	// ExtenderFull and ExtenderAdvisory are the stock scheduler with the extender, by its mode.
 	ExtenderFull     Arm = "extender-Full"
 	ExtenderAdvisory Arm = "extender-Advisory"
+	// InPlace is stowage-controller instead of the PV controller, with Direct where there are pods.
+	InPlace Arm = "stowage-inPlace"
+	// BindNow is stowage-controller with claimBinder.bindNow beside the PV controller.
+	BindNow Arm = "stowage-bindNow"
+	// Controller is the PV controller, without a scheduler.
+	Controller Arm = "pv-controller"
 )
 
 // Workload is a load at one size, and who carries it.
@@ -53,6 +59,8 @@ type Workload struct {
 	// controlled clusters have kwok and the controllers of StatefulSets,
 	// without the controllers' limit of 20 requests a second.
 	controlled bool
+	// claimsOnly: there are no pods, and each volume has another size.
+	claimsOnly bool
 	// claims are the state of the pods' claims when the load begins.
 	claims claimKind
 	// done reports when a pod counts; nil: when it has a node.
@@ -66,7 +74,7 @@ type Workload struct {
 // Share is an arm's part in a workload.
 type Share struct {
 	Arm Arm
-	// Pods to create: fewer for an arm that would take hours.
+	// Pods to create, or claims without pods: fewer for an arm that would take hours.
 	Pods int
 }
 
@@ -115,7 +123,7 @@ func Workloads() []Workload {
 	add(Workload{
 		Name: "dynamic", Title: "provisioned by node, one CSIStorageCapacity a node",
 		Nodes: 500, ClaimsPerPod: 1, claims: claimsToProvision,
-		Arms: []Share{{Stock, 100}, {Direct, 300}},
+		Arms: []Share{{Stock, 100}, {Direct, 300}, {InPlace, 900}},
 	})
 	add(Workload{
 		Name: "refused", Title: "pods that fit nowhere: one failed attempt each",

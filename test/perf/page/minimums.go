@@ -70,6 +70,11 @@ func rules(s figures.Set) []rule {
 		{"409s, static-500: stowage, of its writes", "≤", 0.05, "share", true, conflictShare(s, "static-500")},
 		{"volumes given twice, all workloads", "≤", 0, "", false, givenTwice(s)},
 	}
+	for _, own := range []string{inPlace, bindNow} {
+		clusters = append(clusters,
+			rule{"claims/s, 5,000 volumes: " + own + " / PV controller", "≥", 10, "x", true, claimRatio(s, own, pvController)},
+			rule{"claims/s, 5,000 volumes: " + own + " / write ceiling", "≥", 0.8, "x", true, claimRatio(s, own, ceiling)})
+	}
 	all := slices.Concat(clusters,
 		below(s, "Filter", "the extender's filter, p99: ", "p99-sec", 0.010),
 		below(s, "Appear", "disk appears → Available, longest: ", "max-sec", 1),
@@ -146,6 +151,13 @@ func ratio(s figures.Set, workload, a, b, unit string) measured {
 	return measured{value: v, rounds: rounds, cut: s.Cut(arm(workload, Stowage))}
 }
 
+// claimRatio is the ratio of the arms of claims without pods, with 5,000 volumes.
+func claimRatio(s figures.Set, a, b string) measured {
+	const prefix = "Claims/volumes=5000"
+	v, rounds := s.Ratio(figures.Arm(prefix, a), figures.Arm(prefix, b), "claims/s")
+	return measured{value: v, rounds: rounds, cut: s.Cut(figures.Arm(prefix, a))}
+}
+
 func quotient(x, y measured) measured {
 	return measured{value: x.value / y.value, rounds: min(x.rounds, y.rounds), cut: x.cut || y.cut}
 }
@@ -169,7 +181,7 @@ func conflictShare(s figures.Set, workload string) measured {
 // fewest of a workload.
 func givenTwice(s figures.Set) measured {
 	m := measured{value: math.NaN()}
-	for _, name := range s.Below("Cluster").Names() {
+	for _, name := range slices.Concat(s.Below("Cluster").Names(), s.Below("Claims").Names()) {
 		if !strings.Contains(name, "/arm="+Stowage) {
 			continue
 		}

@@ -4,6 +4,7 @@
 package page
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -15,6 +16,11 @@ import (
 // of returns rounds of an arm with 100 requested pods, and one figure each.
 func of(workload, name, unit string, rounds ...float64) figures.Set {
 	return done100(arm(workload, name), 100, unit, rounds...)
+}
+
+// ofClaims is of for claims without pods, among as many volumes.
+func ofClaims(volumes int, arm string, rounds ...float64) figures.Set {
+	return done100(figures.Arm(fmt.Sprintf("Claims/volumes=%d", volumes), arm), 100, "claims/s", rounds...)
 }
 
 func done100(name string, done int, unit string, rounds ...float64) (s figures.Set) {
@@ -62,6 +68,16 @@ func TestMinimums(t *testing.T) {
 		"one round is too few to be sure": {
 			throughput, slices.Concat(of("static-500", Stowage, "pods/s", 200), of("static-500", Stock, "pods/s", 1, 1, 1)),
 			Minimum{Measured: "200×", Rounds: 1, Outcome: Met, Note: "in fewer than 3 rounds"},
+		},
+		"claims without pods: beside the PV controller": {
+			"claims/s, 5,000 volumes: stowage-inPlace / PV controller", slices.Concat(
+				ofClaims(5000, inPlace, 60, 60, 60), ofClaims(5000, pvController, 5, 5, 5), ofClaims(100, pvController, 60, 60, 60)),
+			Minimum{Measured: "12×", Rounds: 3, Outcome: Met},
+		},
+		"claims without pods: some were not bound": {
+			"claims/s, 5,000 volumes: stowage-bindNow / write ceiling", slices.Concat(
+				done100("Claims/volumes=5000/arm=stowage-bindNow", 99, "claims/s", 90), ofClaims(5000, ceiling, 100)),
+			Minimum{Measured: "0.900×", Rounds: 1, Outcome: Missed, Note: "stowage did not get all pods done"},
 		},
 		"growth: each size by its own ceiling": {
 			"pods/s / write ceiling: static-5000 / static-500", slices.Concat(

@@ -86,6 +86,10 @@ const (
 	Stock   = "stock"
 	Stowage = "stowage"
 	ceiling = "write-ceiling"
+	// Those of claims without pods.
+	pvController = "pv-controller"
+	inPlace      = "stowage-inPlace"
+	bindNow      = "stowage-bindNow"
 )
 
 // table is a table of the page.
@@ -98,6 +102,7 @@ type table struct {
 var tables = []table{
 	{"minimums", minimumTable},
 	{"clusters", Clusters},
+	{"claims", Claims},
 	{"binds", rows{"Cluster", "binds", []column{{"calls to bind", "binds"}, {"conflicts", "bind-conflicts"}, {"errors", "bind-errors"}}}.write},
 	{"filter", rows{"Filter", "p50-sec", []column{
 		{"p50", "p50-sec"}, {"p99", "p99-sec"}, {"longest", "max-sec"}, {"p50 with JSON", "with-json-p50-sec"}, {"p99 with JSON", "with-json-p99-sec"}, {"peak memory", "peak-B"},
@@ -183,19 +188,43 @@ func Clusters(s figures.Set) string {
 			cpu += figures.Median(more)
 		}
 		all = append(all, []string{
-			workload, arm, spread(s, name), ratio, show(s, name, "p50-sec"), show(s, name, "p99-sec"), figures.Show(cpu, "sec"), show(s, name, "peak-B"),
+			workload, arm, spread(s, name, "pods/s"), ratio, show(s, name, "p50-sec"), show(s, name, "p99-sec"), figures.Show(cpu, "sec"), show(s, name, "peak-B"),
 			show(s, name, "writes/pod"), show(s, name, "409s/pod"), show(s, name, "filter-sec"), done(s, name),
 		})
 	}
 	return Table(2, head, all)
 }
 
+// Claims is the table of claims without pods: a row for each arm and number of volumes.
+func Claims(s figures.Set) string {
+	var all [][]string
+	last := ""
+	for _, name := range s.Below("Claims").Names() {
+		prefix, arm := path.Dir(name), name[strings.LastIndexByte(name, '=')+1:]
+		volumes := ""
+		if prefix != last {
+			volumes = label(prefix)
+		}
+		last = prefix
+		ratio, _ := s.Ratio(name, figures.Arm(prefix, ceiling), "claims/s")
+		cpu := s.Median(name, "pv-controller-cpu-sec/claim")
+		if own := s.Values(name, "controller-cpu-sec/claim"); len(own) > 0 {
+			cpu = figures.Median(own)
+		}
+		all = append(all, []string{
+			volumes, arm, spread(s, name, "claims/s"), figures.Show(ratio, "x"), show(s, name, "first-sec"), show(s, name, "p50-sec"), show(s, name, "p99-sec"),
+			figures.Show(cpu, "sec"), show(s, name, "peak-B"), show(s, name, "writes/claim"), show(s, name, "409s/claim"), done(s, name),
+		})
+	}
+	return Table(2, []string{"volumes", "arm", "claims/s", "of the ceiling", "first", "p50", "p99", "CPU/claim", "peak memory", "writes/claim", "409s/claim", "done"}, all)
+}
+
 func show(s figures.Set, name, unit string) string { return figures.Show(s.Median(name, unit), unit) }
 
 // spread is the median throughput with the lowest and highest of all rounds.
-func spread(s figures.Set, name string) string {
-	values := s.Values(name, "pods/s")
-	text := show(s, name, "pods/s")
+func spread(s figures.Set, name, unit string) string {
+	values := s.Values(name, unit)
+	text := show(s, name, unit)
 	if len(values) > 1 {
 		text += fmt.Sprintf(" (%s–%s)", figures.Show(slices.Min(values), ""), figures.Show(slices.Max(values), ""))
 	}
@@ -256,7 +285,7 @@ func schedulerPerf(s figures.Set) string {
 	for _, prefix := range schedulerPerfWorkloads(s) {
 		a, b := figures.Arm(prefix, Stock), figures.Arm(prefix, Stowage)
 		ratio, _ := s.Ratio(b, a, "pods/s")
-		row := []string{strings.TrimPrefix(prefix, "SchedulerPerf/"), show(s, b, "nodes"), figures.Show(float64(s.Of(b)[0].Iters), ""), spread(s, a), spread(s, b), figures.Show(ratio, "x")}
+		row := []string{strings.TrimPrefix(prefix, "SchedulerPerf/"), show(s, b, "nodes"), figures.Show(float64(s.Of(b)[0].Iters), ""), spread(s, a, "pods/s"), spread(s, b, "pods/s"), figures.Show(ratio, "x")}
 		for _, unit := range []string{"reported-pods/s", "p50-sec"} {
 			row = append(row, show(s, a, unit), show(s, b, unit))
 		}

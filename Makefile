@@ -211,7 +211,8 @@ test-integration: control-plane ## Tests against a real control plane; RUN=regex
 	all=$$(go list $(PACKAGES) | grep -v '/test/e2e$(if $(MODFILE),\|$(LAST_MINOR_ONLY))' | grep -vxF "$$(go list $(UNIT))") || { echo 'PACKAGES=$(PACKAGES): must have integration tests, as ./test/... has' >&2; exit 1; }; \
 	gotest() { local packages; packages=$$(grep "$$@" <<<"$$all") || return 0; \
 	  go test $(MODFILE) -json -p=$${p:-1} -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' $$packages || failed=$$?; }; \
-	{ p=2 gotest -v /test/perf/; KUBE_CACHE_MUTATION_DETECTOR=true gotest /test/perf/; exit $${failed:-0}; } | tee $(EVENTS) | { $(TESTS); } $(BUDGETS)
+	{ p=2 gotest -v /test/perf/; KUBE_CACHE_MUTATION_DETECTOR=true gotest /test/perf/; \
+	  $(if $(MODFILE),,STOWAGE_PV_BINDER=InPlace gotest '/test/integration/scheduling$$';) exit $${failed:-0}; } | tee $(EVENTS) | { $(TESTS); } $(BUDGETS)
 
 .PHONY: screenshots
 screenshots: control-plane ## Screenshots of the page of kubectl stowage ui for docs/images (needs chromium)

@@ -158,7 +158,7 @@ var (
 	suites = []budget{
 		{"unit tests", []string{"pkg/...", "cmd/...", "hack/...", "test/await", "test/deadline", "test/requirements", "test/perf/figures", "test/perf/page", "test/perf/parts", "test/perf/source"}, 120 * time.Second},
 		{"test cluster", []string{"test/cluster/..."}, 60 * time.Second},
-		{"benchmarks", []string{"test/perf/..."}, 115 * time.Second},
+		{"benchmarks", []string{"test/perf/..."}, 140 * time.Second},
 		// The first package also runs with the in-place PV controller.
 		{"scheduling", []string{"test/integration/scheduling", "test/integration/provisioning", "test/integration/fixture"}, 130 * time.Second},
 		{"extender", []string{"test/integration/extender"}, 150 * time.Second},

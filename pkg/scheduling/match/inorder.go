@@ -43,8 +43,8 @@ type Stock interface {
 // path that begins with a volume does not make the assignment cheaper, for it is not after w.
 //
 // Other requests need augmenting paths. A search that fails has visited requests that may
-// have no other volumes than each other's: later searches skip them. All searches together
-// visit at most maxVisits requests; beyond that, requests only get volumes that are left.
+// have no other volumes than each other's: later searches skip them. So all searches together
+// compare n requests with at most n*limit + 2*limit³ volumes, whatever their outcome.
 func AssignInOrder(requests []Ordered, stock Stock, limit int) []*Volume {
 	a := &inOrder{requests: requests, stock: stock, result: make([]*Volume, len(requests))}
 	groups, all := a.group()
@@ -59,14 +59,10 @@ func AssignInOrder(requests []Ordered, stock Stock, limit int) []*Volume {
 	return a.result
 }
 
-// maxVisits bounds the time of a call, since users choose the number of claims.
-const maxVisits = 1 << 20
-
 type inOrder struct {
 	requests []Ordered
 	stock    Stock
 	result   []*Volume
-	visits   int
 	solver   Solver
 	one      [1]*Volume
 }
@@ -136,9 +132,6 @@ func (a *inOrder) augment(first int, r *rivals) bool {
 		queue = queue[1:]
 		var rest []int
 		for _, j := range left {
-			if a.visits++; a.visits > maxVisits {
-				return false
-			}
 			if !a.stock.Serves(i, a.result[j]) {
 				rest = append(rest, j)
 				continue

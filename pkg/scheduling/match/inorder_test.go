@@ -177,6 +177,34 @@ func TestAssignInOrderManyMixed(t *testing.T) {
 	}
 }
 
+// TestAssignInOrderUnserved: a request gets the only volume that serves it from one that may have
+// others, after however many that nothing serves.
+func TestAssignInOrderUnserved(t *testing.T) {
+	t.Parallel()
+	const served, unserved = 100, 20_000
+	var requests []Ordered
+	var volumes []*Volume
+	add := func(claim *builders.PVC) {
+		r, err := NewRequest(claim.Obj())
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests = append(requests, Ordered{Request: r})
+	}
+	for i := range served {
+		add(builders.MakePVC(fmt.Sprintf("served-%03d", i)).Request("1"))
+		volumes = append(volumes, NewVolume(builders.MakePV(fmt.Sprintf("pv-%03d", i)).Capacity("1").Label("tier", fmt.Sprint(i)).Obj()))
+	}
+	for i := range unserved {
+		add(builders.MakePVC(fmt.Sprintf("unserved-%05d", i)).Request("5"))
+	}
+	add(builders.MakePVC("last").Request("1").MatchLabel("tier", "0"))
+	volumes = append(volumes, NewVolume(builders.MakePV("spare").Capacity("2").Obj()))
+	if got := AssignInOrder(requests, stockOf(requests, volumes), math.MaxInt)[served+unserved]; got == nil || got.Name != "pv-000" {
+		t.Errorf("the last request gets %v, want pv-000", got)
+	}
+}
+
 // TestEach: Each yields what Cheapest returns.
 func TestEach(t *testing.T) {
 	t.Parallel()

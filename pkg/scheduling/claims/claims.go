@@ -220,3 +220,27 @@ func DefaultClass(classes []*storagev1.StorageClass) *storagev1.StorageClass {
 func SelectedNode(claim *v1.PersistentVolumeClaim) string {
 	return claim.Annotations[plan.AnnSelectedNode]
 }
+
+// InTurn returns the items so that namespaces alternate, in the order of their first items. Items of
+// a namespace keep their order.
+func InTurn[T any](items []T, namespace func(T) string) []T {
+	var left [][]T
+	index := map[string]int{}
+	for _, item := range items {
+		name := namespace(item)
+		i, known := index[name]
+		if !known {
+			i = len(left)
+			index[name], left = i, append(left, nil)
+		}
+		left[i] = append(left[i], item)
+	}
+	result := make([]T, 0, len(items))
+	for len(left) > 0 {
+		for i := range left {
+			result, left[i] = append(result, left[i][0]), left[i][1:]
+		}
+		left = slices.DeleteFunc(left, func(of []T) bool { return len(of) == 0 })
+	}
+	return result
+}

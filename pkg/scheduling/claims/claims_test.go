@@ -150,3 +150,17 @@ func TestOracles(t *testing.T) {
 		t.Error("annotations differ from component-helpers'")
 	}
 }
+
+func TestInTurn(t *testing.T) {
+	t.Parallel()
+	namespace := func(item string) string { return item[:1] }
+	for name, tc := range map[string]struct{ items, want []string }{
+		"none":             {nil, []string{}},
+		"one namespace":    {[]string{"a2", "a1"}, []string{"a2", "a1"}},
+		"three namespaces": {[]string{"a1", "a2", "a3", "b1", "a4", "c1", "b2"}, []string{"a1", "b1", "c1", "a2", "b2", "a3", "a4"}},
+	} {
+		if diff := cmp.Diff(tc.want, InTurn(tc.items, namespace)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}

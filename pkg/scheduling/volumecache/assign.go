@@ -43,7 +43,8 @@ type Assigned struct {
 // A claim gets what is reserved for it, else a volume that names it, else a volume on its
 // selected node is provisioned. Otherwise it gets a free volume that some existing node can
 // use which the class allows (AssignInOrder), or one is provisioned on such a node: in the
-// storage with the most capacity left, if the driver reports capacity.
+// storage with the most capacity left, if the driver reports capacity. If more are to be
+// provisioned than limit allows, namespaces take turns.
 func (c *Cache) Assign(object *storagev1.StorageClass, of []Podless, limit int) ([]Assigned, error) {
 	if !c.free.byClass {
 		return nil, errors.New("volumecache: Assign needs Config.ByClass")
@@ -183,10 +184,17 @@ func (b *batch) run() {
 	if b.limit > 0 {
 		decided = len(served)
 	}
+	var unserved []int
 	for at, v := range served[:decided] {
 		if v == nil {
-			b.provide(b.open[at])
+			unserved = append(unserved, b.open[at])
 		}
+	}
+	if len(unserved) > b.limit { // so that the claims of one namespace do not delay those of all others
+		unserved = claims.InTurn(unserved, func(i int) string { return b.of[i].Claim.Namespace })
+	}
+	for _, i := range unserved {
+		b.provide(i)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -186,17 +187,19 @@ func TestAssignHolds(t *testing.T) {
 	}
 }
 
+// registered are the CSINodes of nodes with the driver.
+func registered(driver string, names ...string) (objects []runtime.Object) {
+	for _, name := range names {
+		objects = append(objects, &storagev1.CSINode{
+			ObjectMeta: builders.MakeNode(name).Obj().ObjectMeta, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: name}}},
+		})
+	}
+	return objects
+}
+
 func TestAssignProvisions(t *testing.T) {
 	t.Parallel()
 	const driver, tooSmall, notAllowed = "csi.example.com", "node(s) did not have enough free storage", "node(s) didn't match the storage class's allowed topologies"
-	registered := func(names ...string) (objects []runtime.Object) {
-		for _, name := range names {
-			objects = append(objects, &storagev1.CSINode{
-				ObjectMeta: builders.MakeNode(name).Obj().ObjectMeta, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver, NodeID: name}}},
-			})
-		}
-		return objects
-	}
 	capacity := func(node, size string) runtime.Object {
 		return builders.MakeCapacity("c-"+node, "local").Capacity(size).Hostname(node).Obj()
 	}
@@ -238,6 +241,16 @@ func TestAssignProvisions(t *testing.T) {
 		"limit": {
 			objects: nodes("n1"), claims: claims("1Gi", "1Gi"), limit: 1, want: map[string]string{"c0": "provision on n1", "c1": ""},
 		},
+		"namespaces take turns within the limit": {
+			objects: nodes("n1"), claims: append(claims("1Gi", "1Gi", "1Gi"), Podless{Claim: pvc("z", "1Gi").Namespace("other").Obj()}), limit: 2,
+			want: map[string]string{"c0": "provision on n1", "c1": "", "c2": "", "z": "provision on n1"},
+		},
+		"claims that are too large": {
+			tracked: true, objects: append(nodes("n1", "n2"), capacity("n1", "10Gi"), capacity("n2", "15Gi")),
+			claims: claims("20Gi", "16Gi", "14Gi", "14Gi", "11Gi", "10Gi", "1Gi"),
+			want: map[string]string{"c0": tooSmall, "c1": tooSmall, "c2": "provision on n2", "c3": tooSmall, "c4": tooSmall,
+				"c5": "provision on n1", "c6": "provision on n2"},
+		},
 		"on a node": {
 			tracked: true, objects: append(nodes("n1", "n2"), capacity("n1", "10Gi"), capacity("n2", "15Gi")),
 			claims: on(claims("6Gi")[0], "n1"), want: map[string]string{"c0": "provision on n1"},
@@ -264,7 +277,7 @@ func TestAssignProvisions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newByClassTestbed(t, append(registered("n1", "n2"), dynamic("local", driver))...)
+			w := newByClassTestbed(t, append(registered(driver, "n1", "n2"), dynamic("local", driver))...)
 			if tc.tracked {
 				w.put(tracked(driver))
 			}
@@ -381,5 +394,34 @@ func TestAssignAnywhere(t *testing.T) {
 		if diff := cmp.Diff(step.want, step.got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}
+	}
+}
+
+// BenchmarkAssignFull assigns 100,000 claims to 5,000 nodes that have not enough capacity left. Target on
+// two cores: at most 500 ms.
+func BenchmarkAssignFull(b *testing.B) {
+	for name, change := range map[string]func(i int, of *Podless){
+		"ever smaller": func(i int, of *Podless) {
+			of.Claim.Spec.Resources.Requests[v1.ResourceStorage] = *resource.NewQuantity(1<<40-int64(i), resource.BinarySI)
+		},
+		"on nodes": func(i int, of *Podless) { of.Node = fmt.Sprintf("n%04d", i%5_000) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			w := newByClassTestbed(b, dynamic("local", "csi.example.com"), tracked("csi.example.com"))
+			for n := range 5_000 {
+				host := fmt.Sprintf("n%04d", n)
+				w.put(node(host), registered("csi.example.com", host)[0], builders.MakeCapacity("c-"+host, "local").Capacity("10Gi").Hostname(host).Obj())
+			}
+			var of []Podless
+			for i := range 100_000 {
+				of = append(of, Podless{Claim: pvc(fmt.Sprintf("c%06d", i), "500Gi").Obj()})
+				change(i, &of[i])
+			}
+			for b.Loop() {
+				if _, err := w.Assign(w.Class("local"), of, math.MaxInt); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

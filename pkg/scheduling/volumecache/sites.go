@@ -6,6 +6,7 @@ package volumecache
 import (
 	"cmp"
 	"hash/fnv"
+	"math"
 	"slices"
 	"strings"
 
@@ -21,8 +22,8 @@ type sites struct {
 	nodes []string // by name
 	// byPool are those of each capacity pool, if the driver reports capacity.
 	byPool []site
-	// tooLarge are the fewest bytes for which no pool has enough left.
-	tooLarge int64
+	// largest is at least what a volume may have in one of the pools, in bytes.
+	largest int64
 }
 
 // site is the nodes that have a capacity pool.
@@ -55,7 +56,7 @@ func (b *batch) provide(i int) {
 
 // findSites reads all nodes.
 func (b *batch) findSites() *sites {
-	s := &sites{tooLarge: -1}
+	s := &sites{largest: math.MaxInt64}
 	allowed := b.group.class.allowed
 	for entry := range b.index.Nodes {
 		if (allowed == nil || allowed.Has(entry.Name)) && acceptsPods(entry.Object) && (!b.group.tracked || b.runsDriver(entry.Name)) {
@@ -68,11 +69,7 @@ func (b *batch) findSites() *sites {
 	}
 	at := map[*capacityPool]int{}
 	for _, name := range s.nodes {
-		for _, segment := range b.index.Node(name).Segments {
-			pool := segment.Data.capacity[b.group.class.name]
-			if pool == nil || pool.newest == nil {
-				continue
-			}
+		for _, pool := range b.poolsOf(name) {
 			if _, known := at[pool]; !known {
 				at[pool] = len(s.byPool)
 				s.byPool = append(s.byPool, site{pool: pool})
@@ -83,6 +80,16 @@ func (b *batch) findSites() *sites {
 	}
 	slices.SortFunc(s.byPool, func(a, b site) int { return a.pool.newest.compare(b.pool.newest) })
 	return s
+}
+
+// poolsOf returns the capacity pools of the class on a node.
+func (b *batch) poolsOf(node string) (pools []*capacityPool) {
+	for _, segment := range b.index.Node(node).Segments {
+		if pool := segment.Data.capacity[b.group.class.name]; pool != nil && pool.newest != nil {
+			pools = append(pools, pool)
+		}
+	}
+	return pools
 }
 
 // acceptsPods reports whether the node is ready and not cordoned.
@@ -112,12 +119,13 @@ func (b *batch) choose(i int) (node string, pool *capacityPool, reason match.Rea
 	if len(s.nodes) == 0 || of.Node != "" && !has(s.nodes, of.Node) {
 		return "", nil, match.Reason{Code: match.TopologyNotAllowed, Claim: of.Claim.Name}
 	}
-	if b.group.tracked {
-		if of.Node != "" || s.tooLarge < 0 || bytes < s.tooLarge {
-			node, pool = s.mostLeft(of, bytes)
-		}
-	} else {
+	switch {
+	case !b.group.tracked:
 		node = of.pick(s.nodes)
+	case of.Node != "":
+		node, pool = mostLeft(b.sitesOn(of.Node), of, bytes)
+	case bytes <= s.largest:
+		node, pool = mostLeft(s.byPool, of, bytes)
 	}
 	switch {
 	case node != "":
@@ -125,25 +133,43 @@ func (b *batch) choose(i int) (node string, pool *capacityPool, reason match.Rea
 	case of.Rejected.Len() > 0:
 		b.of[i].Rejected = nil
 		return b.choose(i)
-	case of.Node == "":
-		s.tooLarge = bytes
+	case of.Node == "" && bytes <= s.largest:
+		s.largest = largest(s.byPool)
 	}
 	return "", nil, match.Reason{Code: match.NotEnoughSpace, Claim: of.Claim.Name}
 }
 
+// sitesOn are those of a node. It is read alone: many claims may name nodes that are full.
+func (b *batch) sitesOn(node string) (on []site) {
+	for _, pool := range b.poolsOf(node) {
+		on = append(on, site{pool, []string{node}})
+	}
+	return on
+}
+
 // mostLeft returns the pool with the most bytes left of those that have enough for the claim
 // on a node that it may use, and that node.
-func (s *sites) mostLeft(of Podless, bytes int64) (node string, pool *capacityPool) {
-	for i := range s.byPool {
-		candidate := &s.byPool[i]
+func mostLeft(of []site, claim Podless, bytes int64) (node string, pool *capacityPool) {
+	for i := range of {
+		candidate := &of[i]
 		if !candidate.pool.fits(bytes) || pool != nil && candidate.pool.compareLeft(pool) >= 0 {
 			continue
 		}
-		if on := of.pick(candidate.nodes); on != "" {
+		if on := claim.pick(candidate.nodes); on != "" {
 			node, pool = on, candidate.pool
 		}
 	}
 	return node, pool
+}
+
+// largest returns the bytes of the largest volume that fits a pool.
+func largest(of []site) int64 {
+	bytes := int64(-1)
+	for i := range of {
+		pool := of[i].pool
+		bytes = max(bytes, min(pool.newest.largest, pool.remaining()))
+	}
+	return bytes
 }
 
 // compareLeft orders pools: the one with the most bytes left first, then the one with the

@@ -4,17 +4,21 @@
 package claimbinder
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/controller/claimbinder/rules"
 	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/metrics"
+	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/scheduling/plan"
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
@@ -22,7 +26,8 @@ import (
 
 const (
 	// fewSelectors bounds the claims with label selectors that one run considers: users write the
-	// selectors, and evaluating one may read all volumes of a class. The next run continues.
+	// selectors, and evaluating one may read all volumes of a class. Those that were considered
+	// longest ago come first.
 	fewSelectors = 64
 	// fewEvents bounds the events about claims of a class in moreEvents; the others follow later.
 	fewEvents  = 100
@@ -36,16 +41,19 @@ type classRun struct {
 	class   string
 	of      []volumecache.Podless
 	limit   int
-	again   time.Duration // after which to run again; zero if only an event causes that
-	waiting int           // claims that wait
+	again   time.Duration       // after which to run again; zero if only an event causes that
+	waiting int                 // claims that wait
+	failed  sets.Set[types.UID] // claims for which an attempt has failed
+	reports []report
 }
 
 // assign assigns volumes to the claims of a class that wait, and enqueues those that get one. It
 // returns when to do it again; zero if only an event causes that.
 func (c *Controller) assign(ctx context.Context, name string) (time.Duration, error) {
 	begin := time.Now()
-	r := &classRun{class: name}
+	r := &classRun{class: name, failed: sets.New[types.UID]()}
 	err := c.assignClass(ctx, r, begin)
+	c.record(r)
 	return c.endRun(r, time.Since(begin)), err
 }
 
@@ -78,13 +86,15 @@ func (c *Controller) assignClass(ctx context.Context, r *classRun, begin time.Ti
 	return nil
 }
 
-// collect sets the claims of the run, in their order, and its limit.
+// collect sets the claims of the run, in the order of priority, and its limit: claims for which no
+// attempt has failed come first, then the oldest.
 func (c *Controller) collect(r *classRun, now time.Time) {
-	all := loop.List[corev1.PersistentVolumeClaim](c.claims, byClass, r.class)
-	slices.SortFunc(all, rules.Order)
+	c.mu.Lock()
+	last := c.historyOf(r.class).last
+	c.mu.Unlock()
 	var selecting []volumecache.Podless
 	r.limit = maxBinding
-	for _, claim := range all {
+	for _, claim := range loop.List[corev1.PersistentVolumeClaim](c.claims, byClass, r.class) {
 		of, ready := c.collectOne(r, claim, now)
 		switch {
 		case !ready:
@@ -94,11 +104,16 @@ func (c *Controller) collect(r *classRun, now time.Time) {
 			r.of = append(r.of, of)
 		}
 	}
-	if len(selecting) == 0 {
-		return
+	r.of = append(r.of, c.nextSelecting(r, selecting, last)...)
+	rank := func(of volumecache.Podless) int {
+		if r.failed.Has(of.Claim.UID) {
+			return 1
+		}
+		return 0
 	}
-	r.of = append(r.of, c.nextSelecting(r, selecting)...)
-	slices.SortStableFunc(r.of, func(a, b volumecache.Podless) int { return rules.Order(a.Claim, b.Claim) })
+	slices.SortFunc(r.of, func(a, b volumecache.Podless) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), rules.Order(a.Claim, b.Claim))
+	})
 }
 
 // collectOne returns the claim unless it is being bound, must not be bound now, or waits after a
@@ -108,22 +123,29 @@ func (c *Controller) collectOne(r *classRun, observed *corev1.PersistentVolumeCl
 	if claim == nil || !rules.Waits(claim, c.Annotations) {
 		return of, false
 	}
-	requested, problem := rules.Requested(claim, c.Annotations)
 	c.mu.Lock()
 	s := c.stateOf(claim)
+	if s == nil { // deleted or bound
+		c.mu.Unlock()
+		return of, false
+	}
 	binding, retry := s.plan != nil, s.retry.Sub(now)
 	if binding && !s.provisioning {
 		r.limit--
 	}
+	if !s.retry.IsZero() {
+		r.failed.Insert(claim.UID)
+	}
 	of = volumecache.Podless{Claim: claim, Node: rules.Node(claim), Rejected: s.rejected}
 	c.mu.Unlock()
+	requested := rules.Requested(claim, c.Annotations)
 	if binding || requested && c.scheduling(keyOf(claim)) {
 		return of, false
 	}
 	r.waiting++
 	switch {
 	case !requested:
-		c.report(r, claim, eventInvalid, func() string { return problem })
+		c.report(r, claim, eventInvalid, func() string { return rules.Invalid(claim) })
 	case retry > 0:
 		r.wake(retry)
 	default:
@@ -132,24 +154,31 @@ func (c *Controller) collectOne(r *classRun, observed *corev1.PersistentVolumeCl
 	return of, false
 }
 
-// nextSelecting returns the claims with selectors that the run considers. A round of runs
-// considers all; events cause another one.
-func (c *Controller) nextSelecting(r *classRun, all []volumecache.Podless) []volumecache.Podless {
+// nextSelecting returns the claims with selectors that the run considers, of all namespaces in
+// turn. Others follow in the next run if they were not considered since the last event.
+func (c *Controller) nextSelecting(r *classRun, all []volumecache.Podless, last uint64) []volumecache.Podless {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h := c.historyOf(r.class)
-	if h.next >= len(all) {
-		h.next = 0
+	considered := map[types.UID]uint64{}
+	for _, of := range all {
+		if s := c.stateOf(of.Claim); s != nil {
+			considered[of.Claim.UID] = s.considered
+		}
 	}
-	first := h.next
-	last := min(first+fewSelectors, len(all))
-	if h.next = last; first == 0 {
-		h.seen = h.events
+	slices.SortFunc(all, func(a, b volumecache.Podless) int {
+		return cmp.Or(cmp.Compare(considered[a.Claim.UID], considered[b.Claim.UID]), rules.Order(a.Claim, b.Claim))
+	})
+	all = claims.InTurn(all, func(of volumecache.Podless) string { return of.Claim.Namespace })
+	few := min(fewSelectors, len(all))
+	for _, of := range all[:few] {
+		if s := c.stateOf(of.Claim); s != nil {
+			s.considered = last
+		}
 	}
-	if last < len(all) || h.seen != h.events && first > 0 {
+	if slices.ContainsFunc(all[few:], func(of volumecache.Podless) bool { return considered[of.Claim.UID] != last }) {
 		r.wake(runDelay)
 	}
-	return all[first:last]
+	return all[:few]
 }
 
 // scheduling reports whether a scheduler may bind the claim for a pod.
@@ -158,24 +187,16 @@ func (c *Controller) scheduling(key string) bool {
 	return err != nil || len(pods) > 0
 }
 
-// stateOf returns the state of the claim and creates it if necessary. The caller holds the lock.
-func (c *Controller) stateOf(claim *corev1.PersistentVolumeClaim) *state {
-	key := keyOf(claim)
-	s := c.state[key]
-	if s == nil || s.uid != claim.UID && s.plan == nil {
-		s = &state{uid: claim.UID, since: time.Now()}
-		c.state[key] = s
-	}
-	return s
-}
-
 // begin lets a worker bind the claim.
 func (c *Controller) begin(claim *corev1.PersistentVolumeClaim, p *plan.Plan) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.stateOf(claim)
-	s.plan, s.provisioning = p, false
-	c.binding.Add(keyOf(claim))
+	key := keyOf(claim)
+	if s := c.state[key]; s == nil || s.uid != claim.UID { // deleted since; the worker observes that
+		c.state[key] = &state{uid: claim.UID, since: time.Now()}
+	}
+	c.setPlan(key, p, false)
+	c.binding.Add(key)
 }
 
 // wake lets the run be repeated after that time at the latest.
@@ -214,6 +235,13 @@ func (c *Controller) historyOf(class string) *history {
 	if h == nil {
 		h = &history{}
 		c.runs[class] = h
+		c.countEvent(h)
 	}
 	return h
+}
+
+// countEvent counts an event that may concern the class. The caller holds the lock.
+func (c *Controller) countEvent(h *history) {
+	c.counted++
+	h.last = c.counted
 }

@@ -84,9 +84,7 @@ func (c *Controller) advance(ctx context.Context, a *attempt, live *corev1.Persi
 	case ctx.Err() != nil: // the next leader continues
 	case errors.As(err, &provisioning):
 		c.mu.Lock()
-		if s := c.state[a.key]; s != nil {
-			s.plan, s.provisioning = a.plan, true
-		}
+		c.setPlan(a.key, a.plan, true)
 		c.mu.Unlock()
 		if !a.provisioning { // it is no longer one of those that are being bound
 			c.enqueueClass(match.ClaimClass(live))
@@ -123,6 +121,7 @@ func (c *Controller) bound(ctx context.Context, a *attempt, claim *corev1.Persis
 	if s := c.state[a.key]; s != nil {
 		metrics.ObserveClaimBoundWithoutPod(time.Since(s.since))
 	}
+	c.setPlan(a.key, nil, false)
 	delete(c.state, a.key)
 	c.mu.Unlock()
 	c.backoff.Forget(a.key)
@@ -132,11 +131,16 @@ func (c *Controller) bound(ctx context.Context, a *attempt, claim *corev1.Persis
 }
 
 // rejected ends the attempt for a claim whose provisioner cannot provision on the plan's node, or
-// whose node is gone. The next one selects another node.
+// whose node is gone. The next one selects another node. A node is selected again when all have been
+// rejected; then they are in turn again.
 func (c *Controller) rejected(a *attempt, claim *corev1.PersistentVolumeClaim) {
 	c.mu.Lock()
 	if s := c.state[a.key]; s != nil {
-		s.rejected = sets.New(a.plan.Node).Union(s.rejected)
+		rejected := sets.New(a.plan.Node)
+		if !s.rejected.Has(a.plan.Node) {
+			rejected = rejected.Union(s.rejected) // the set may be in use
+		}
+		s.rejected = rejected
 	}
 	c.mu.Unlock()
 	if c.volumes.NodeExists(a.plan.Node) {
@@ -159,14 +163,10 @@ func (c *Controller) fail(a *attempt) {
 // end ends the attempt and releases what is reserved.
 func (c *Controller) end(a *attempt) {
 	c.mu.Lock()
-	if s := c.state[a.key]; s != nil {
-		s.plan, s.provisioning = nil, false
-	}
+	c.setPlan(a.key, nil, false)
 	c.mu.Unlock()
 	c.volumes.Release(a.claim.UID)
-	if c.waitingClaim(a.key) == nil {
-		c.forget(a.key)
-	}
+	c.observe(a.key)
 	c.enqueueClass(match.ClaimClass(a.claim))
 	c.enqueueClaim(a.key) // of that name there may be a new claim, of another class
 }

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -27,7 +26,6 @@ import (
 	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/scheduling/binder"
-	"stowage.dev/stowage/pkg/scheduling/plan"
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
 )
 
@@ -70,34 +68,22 @@ type Controller struct {
 	mu sync.Mutex
 	// state is what the controller records about claims beside their objects, by namespace/name.
 	state map[string]*state
+	// onNode has the claims that are being bound on a node, by its name.
+	onNode map[string]sets.Set[string]
 	// runs has the classes with claims that wait.
 	runs map[string]*history
+	// counted counts events that may concern a class.
+	counted uint64
 }
 
 // history is what is kept of the runs for a class.
 type history struct {
 	waiting int           // claims that wait
 	pause   time.Duration // the least time before the next run
-	// events counts the events that may concern the class. next is the position among its
-	// claims with selectors, seen the events at the begin of the present round; see fewSelectors.
-	events, seen uint64
-	next         int
+	last    uint64        // the number of the last event that may concern the class
 	// reported counts the events about claims since the time.
 	reported int
 	since    time.Time
-}
-
-// state is what the controller records about a claim beside its object. A worker alone uses a claim with a plan.
-type state struct {
-	uid   types.UID
-	since time.Time // when the controller observed it first
-	// plan is how the claim is being bound; nil if it waits.
-	plan *plan.Plan
-	// provisioning: the plan's node was selected, and the volume does not exist yet.
-	provisioning bool
-	rejected     sets.Set[string] // nodes for which provisioning has failed
-	retry        time.Time        // not before; after a failed attempt
-	event        string           // reason of the last event
 }
 
 // New returns a Controller; Run starts it.
@@ -107,7 +93,7 @@ func New(config Config) (*Controller, error) {
 		Config: config, claims: core.PersistentVolumeClaims().Informer(), pods: core.Pods().Informer(),
 		classes: loop.NewQueue("bind_now_classes", retryFirst, retryLast), binding: loop.NewQueue("bind_now_claims", retryFirst, retryLast),
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
-		state:   map[string]*state{}, runs: map[string]*history{},
+		state:   map[string]*state{}, onNode: map[string]sets.Set[string]{}, runs: map[string]*history{},
 	}
 	var err error
 	if c.volumes, err = volumecache.New(volumecache.Config{Informers: config.Informers, ByClass: true}); err != nil {

@@ -4,12 +4,14 @@
 package claimbinder
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/controller/claimbinder/rules"
+	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
@@ -49,41 +51,61 @@ func (c *Controller) reportUnserved(r *classRun, claim *corev1.PersistentVolumeC
 	})
 }
 
-// report records an event about a claim of a class, unless the last one of the claim had the same
-// reason. If there were fewEvents already, a later run does.
+// report is an event about a claim that waits.
+type report struct {
+	claim  *corev1.PersistentVolumeClaim
+	reason string
+	note   func() string
+}
+
+// report lets the run record an event, unless the last one of the claim had the same reason.
 func (c *Controller) report(r *classRun, claim *corev1.PersistentVolumeClaim, reason string, note func() string) {
 	c.mu.Lock()
-	s, h, now := c.stateOf(claim), c.historyOf(r.class), time.Now()
+	defer c.mu.Unlock()
+	if s := c.stateOf(claim); s != nil && s.event != reason {
+		r.reports = append(r.reports, report{claim, reason, note})
+	}
+}
+
+// record records events of the run, of all namespaces in turn. What exceeds fewEvents follows in a
+// later run.
+func (c *Controller) record(r *classRun) {
+	if len(r.reports) == 0 {
+		return
+	}
+	slices.SortFunc(r.reports, func(a, b report) int { return rules.Order(a.claim, b.claim) })
+	inTurn := claims.InTurn(r.reports, func(of report) string { return of.claim.Namespace })
+	for _, of := range inTurn[:c.spendEvents(r)] {
+		c.event(of.claim, of.reason, of.note())
+	}
+}
+
+// spendEvents returns how many events the run may record.
+func (c *Controller) spendEvents(r *classRun) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h, now := c.historyOf(r.class), time.Now()
 	if now.Sub(h.since) >= moreEvents {
 		h.since, h.reported = now, 0
 	}
-	same, later := s.event == reason, h.reported == fewEvents
-	if !same && !later {
-		s.event = reason
-		h.reported++
-	}
-	c.mu.Unlock()
-	switch {
-	case same:
-	case later:
+	few := min(fewEvents-h.reported, len(r.reports))
+	h.reported += few
+	if few < len(r.reports) {
 		r.wake(moreEvents - now.Sub(h.since))
-	default:
-		c.record(claim, reason, note())
 	}
+	return few
 }
 
-// event is report for an attempt to bind a claim, which are few.
+// event records an event about a claim, unless its last one had the same reason.
 func (c *Controller) event(claim *corev1.PersistentVolumeClaim, reason, note string) {
 	c.mu.Lock()
 	s := c.stateOf(claim)
-	same := s.event == reason
-	s.event = reason
-	c.mu.Unlock()
-	if !same {
-		c.record(claim, reason, note)
+	repeated := s == nil || s.event == reason
+	if !repeated {
+		s.event = reason
 	}
-}
-
-func (c *Controller) record(claim *corev1.PersistentVolumeClaim, reason, note string) {
-	c.Events.Eventf(claim, nil, corev1.EventTypeWarning, reason, actionBind, "%s", stowage.CutBytes(note, maxNote))
+	c.mu.Unlock()
+	if !repeated {
+		c.Events.Eventf(claim, nil, corev1.EventTypeWarning, reason, actionBind, "%s", stowage.CutBytes(note, maxNote))
+	}
 }

@@ -72,3 +72,21 @@ func BenchmarkRun(b *testing.B) {
 		b.Errorf("%d claims wait", c.runs["local"].waiting)
 	}
 }
+
+// BenchmarkNodeChanged is a change of a node's readiness while 100,000 claims wait. Target on two
+// cores: at most 2 µs, whatever the number of claims.
+func BenchmarkNodeChanged(b *testing.B) {
+	c := storesOnly(b)
+	for i := range 100_000 {
+		waits := claim(fmt.Sprintf("c%06d", i)).Obj()
+		if err := c.claims.GetStore().Add(waits); err != nil {
+			b.Fatal(err)
+		}
+		c.stateOf(waits)
+	}
+	ready, notReady := node("n1"), node("n1")
+	notReady.Status.Conditions = nil
+	for b.Loop() {
+		c.nodeChanged(ready, notReady)
+	}
+}

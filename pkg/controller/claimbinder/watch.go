@@ -69,7 +69,7 @@ func (c *Controller) enqueueClass(name string) {
 	after := runDelay
 	c.mu.Lock()
 	if h := c.runs[name]; h != nil {
-		h.events++
+		c.countEvent(h)
 		after = max(after, h.pause)
 	}
 	c.mu.Unlock()
@@ -103,32 +103,11 @@ func (c *Controller) claimChanged(before, object any) {
 		return
 	}
 	key := keyOf(claim)
-	waits := c.waitingClaim(key) != nil
-	if !c.enqueueBinding(key) && !waits {
-		c.forget(key)
-	}
+	waits := c.observe(key)
+	c.enqueueBinding(key)
 	old, updated := before.(*corev1.PersistentVolumeClaim)
 	if waits || rules.Waits(claim, c.Annotations) || updated && rules.Waits(old, c.Annotations) {
 		c.enqueueClass(match.ClaimClass(claim))
-	}
-}
-
-// waitingClaim returns the claim as the informer has it; nil if it does not wait.
-func (c *Controller) waitingClaim(key string) *corev1.PersistentVolumeClaim {
-	object, exists, err := c.claims.GetStore().GetByKey(key)
-	if claim, ok := object.(*corev1.PersistentVolumeClaim); err == nil && exists && ok && rules.Waits(claim, c.Annotations) {
-		return claim
-	}
-	return nil
-}
-
-// forget drops the state of a claim that no longer waits.
-func (c *Controller) forget(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.state[key]; s != nil && s.plan == nil {
-		delete(c.state, key)
-		c.backoff.Forget(key)
 	}
 }
 
@@ -181,17 +160,19 @@ func (c *Controller) nodeChanged(before, object any) {
 	if !ok {
 		return
 	}
-	if old, updated := before.(*corev1.Node); updated && old.UID == node.UID && old.Spec.Unschedulable == node.Spec.Unschedulable &&
-		readiness(old) == readiness(node) && maps.Equal(old.Labels, node.Labels) {
+	old, updated := before.(*corev1.Node)
+	same := updated && old.UID == node.UID
+	if same && old.Spec.Unschedulable == node.Spec.Unschedulable && readiness(old) == readiness(node) && maps.Equal(old.Labels, node.Labels) {
 		return
 	}
 	c.enqueueWaiting()
+	if same {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key, s := range c.state {
-		if s.plan != nil && s.plan.Node == node.Name {
-			c.binding.Add(key)
-		}
+	for key := range c.onNode[node.Name] {
+		c.binding.Add(key)
 	}
 }
 

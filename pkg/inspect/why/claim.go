@@ -306,9 +306,8 @@ func (x *explainer) provisioned(claim *corev1.PersistentVolumeClaim, class *stor
 
 // delayed explains a claim that waits for a pod, or for the pod's node.
 func (x *explainer) delayed(claim *corev1.PersistentVolumeClaim, pods []*corev1.Pod) {
-	now, _ := rules.Requested(claim, nil)
 	switch {
-	case now && !slices.ContainsFunc(pods, rules.Scheduling):
+	case rules.Requested(claim, nil) && !slices.ContainsFunc(pods, rules.Scheduling):
 		x.say("It has the annotation %s: %s, so stowage-controller binds it without a pod, if its configuration has claimBinder.bindNow.", wellknown.BindAnnotation, wellknown.BindNow)
 		x.wait(v1alpha1.Wait{For: v1alpha1.WaitController})
 		x.next("see the events of the claim: kubectl describe pvc %s -n %s", claim.Name, claim.Namespace)

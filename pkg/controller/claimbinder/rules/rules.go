@@ -36,17 +36,15 @@ func Waits(claim *corev1.PersistentVolumeClaim, others []Annotation) bool {
 	return set || requestedOtherwise(claim, others)
 }
 
-// Requested reports whether the claim is to be bound now. problem is not empty if its annotation
-// has a value that is not allowed.
-func Requested(claim *corev1.PersistentVolumeClaim, others []Annotation) (now bool, problem string) {
-	value, set := claim.Annotations[wellknown.BindAnnotation]
-	switch {
-	case value == wellknown.BindNow || requestedOtherwise(claim, others):
-		return true, ""
-	case set:
-		return false, fmt.Sprintf("annotation %s: %q is not allowed: set it to %s, or remove it", wellknown.BindAnnotation, value, wellknown.BindNow)
-	}
-	return false, ""
+// Requested reports whether a claim that waits is to be bound now. If not, its annotation is invalid.
+func Requested(claim *corev1.PersistentVolumeClaim, others []Annotation) bool {
+	return claim.Annotations[wellknown.BindAnnotation] == wellknown.BindNow || requestedOtherwise(claim, others)
+}
+
+// Invalid describes an annotation with a value that is not allowed.
+func Invalid(claim *corev1.PersistentVolumeClaim) string {
+	return fmt.Sprintf("annotation %s: %q is not allowed: set it to %s, or remove it",
+		wellknown.BindAnnotation, claim.Annotations[wellknown.BindAnnotation], wellknown.BindNow)
 }
 
 func requestedOtherwise(claim *corev1.PersistentVolumeClaim, others []Annotation) bool {

@@ -23,11 +23,10 @@ func TestRequested(t *testing.T) {
 	for name, tc := range map[string]struct {
 		claim      *builders.PVC
 		waits, now bool
-		problem    string
 	}{
 		"no annotation":          {claim: claim()},
 		"Now":                    {claim: claim().Annotation(wellknown.BindAnnotation, "Now"), waits: true, now: true},
-		"another value":          {claim: claim().Annotation(wellknown.BindAnnotation, "now"), waits: true, problem: `annotation stowage.dev/bind: "now" is not allowed: set it to Now, or remove it`},
+		"another value":          {claim: claim().Annotation(wellknown.BindAnnotation, "now"), waits: true},
 		"any value":              {claim: claim().Annotation("any", ""), waits: true, now: true},
 		"one value":              {claim: claim().Annotation("one", "yes"), waits: true, now: true},
 		"not that value":         {claim: claim().Annotation("one", "no")},
@@ -37,11 +36,19 @@ func TestRequested(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			now, problem := Requested(tc.claim.Obj(), others)
-			if waits := Waits(tc.claim.Obj(), others); waits != tc.waits || now != tc.now || problem != tc.problem {
-				t.Errorf("waits %t, now %t, problem %q; want %t, %t, %q", waits, now, problem, tc.waits, tc.now, tc.problem)
+			now := Requested(tc.claim.Obj(), others)
+			if waits := Waits(tc.claim.Obj(), others); waits != tc.waits || now != tc.now {
+				t.Errorf("waits %t, now %t; want %t, %t", waits, now, tc.waits, tc.now)
 			}
 		})
+	}
+}
+
+func TestInvalid(t *testing.T) {
+	t.Parallel()
+	got := Invalid(builders.MakePVC("c").Annotation(wellknown.BindAnnotation, "now").Obj())
+	if diff := cmp.Diff(`annotation stowage.dev/bind: "now" is not allowed: set it to Now, or remove it`, got); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
 	}
 }
 

@@ -5,8 +5,6 @@ package app
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -61,11 +59,7 @@ status: {phase: %[3]s}
 `, n, v, phase)
 		}
 	}
-	file := filepath.Join(t.TempDir(), "cluster.yaml")
-	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "map/many-nodes", "map", "--from", file)
+	golden(t, "map/many-nodes", "map", "--from", file(t, "cluster.yaml", text.String()))
 }
 
 func TestBar(t *testing.T) {

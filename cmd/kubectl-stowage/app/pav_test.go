@@ -77,34 +77,26 @@ func TestRenderedExamples(t *testing.T) {
 }
 
 func TestRenderErrors(t *testing.T) {
-	folder := t.TempDir()
-	file := func(name, text string) string {
-		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	const head = "apiVersion: stowage.dev/v1alpha1\nkind: PavProvisioner\nmetadata: {name: a}\n"
 	const static = head + "spec: {provisioningModes: [Static], volumeStaging: {podTemplate: {metadata: {name: "
 	hello := pavExamples + "hello-world.yaml"
 	of := func(file, step string, more ...string) []string {
 		return append([]string{"pav", "render", "-f", file, "--step", step}, more...)
 	}
-	context := "--context=" + file("context", "{}")
+	context := "--context=" + file(t, "context", "{}")
 	commands.Run(t, newTestCommand, map[string]commands.Case{
 		"no file":                  {Args: []string{"pav", "render", "--step", "creation"}, Err: `required flag(s) "filename" not set`},
 		"no step":                  {Args: []string{"pav", "render", "-f", hello}, Err: `required flag(s) "step" not set`},
 		"a missing file":           {Args: of("/does/not/exist", "creation", context), Err: "/does/not/exist"},
 		"a missing claim":          {Args: of(hello, "creation", "--claim=/does/not/exist"), Err: "/does/not/exist"},
 		"a missing context":        {Args: of(hello, "creation", "--context=/does/not/exist"), Err: "/does/not/exist"},
-		"no YAML":                  {Args: of(file("none", "a: [b"), "creation", context), Err: "none: "},
-		"a list":                   {Args: of(file("list", "[a]"), "creation", context), Err: "list: "},
+		"no YAML":                  {Args: of(file(t, "none", "a: [b"), "creation", context), Err: "none: "},
+		"a list":                   {Args: of(file(t, "list", "[a]"), "creation", context), Err: "list: "},
 		"another kind":             {Args: of(pavObjects, "creation", context), Err: "objects.yaml: must have one object of kind PavProvisioner, and has kinds [PersistentVolumeClaim StorageClass PersistentVolume Node]"},
-		"two of the kind":          {Args: of(file("two", head+"---\n"+head), "creation", context), Err: "two: must have one object of kind PavProvisioner, and has kinds [PavProvisioner PavProvisioner]"},
-		"another group":            {Args: of(file("group", "apiVersion: pav.albertofaria.github.io/v1alpha1\nkind: PavProvisioner\n"), "creation", context), Err: "group: apiVersion must be stowage.dev/v1alpha1, and is pav.albertofaria.github.io/v1alpha1"},
-		"an unknown field":         {Args: of(file("field", head+"spec: {provisioningMode: [Static]}"), "creation", context), Err: `field: unknown field "spec.provisioningMode"`},
-		"a field of another type":  {Args: of(file("type", head+"spec: {provisioningModes: Static}"), "creation", context), Err: "spec.provisioningModes"},
+		"two of the kind":          {Args: of(file(t, "two", head+"---\n"+head), "creation", context), Err: "two: must have one object of kind PavProvisioner, and has kinds [PavProvisioner PavProvisioner]"},
+		"another group":            {Args: of(file(t, "group", "apiVersion: pav.albertofaria.github.io/v1alpha1\nkind: PavProvisioner\n"), "creation", context), Err: "group: apiVersion must be stowage.dev/v1alpha1, and is pav.albertofaria.github.io/v1alpha1"},
+		"an unknown field":         {Args: of(file(t, "field", head+"spec: {provisioningMode: [Static]}"), "creation", context), Err: `field: unknown field "spec.provisioningMode"`},
+		"a field of another type":  {Args: of(file(t, "type", head+"spec: {provisioningModes: Static}"), "creation", context), Err: "spec.provisioningModes"},
 		"a claim of another kind":  {Args: of(hello, "creation", "--claim="+hello), Err: "hello-world.yaml: must have one object of kind PersistentVolumeClaim, and has kinds [PavProvisioner]"},
 		"an unknown step":          {Args: of(hello, "create", context), Err: `--step: must be one of [creation deletion staging unstaging validation], and is "create"`},
 		"an unknown output":        {Args: of(hello, "creation", context, "-o", "xml"), Err: `--output: must be yaml or json, and is "xml"`},
@@ -125,12 +117,12 @@ func TestRenderErrors(t *testing.T) {
 		"a context and a class":    {Args: of(hello, "creation", context, "--class="+pavObjects), Err: "[class context]"},
 		"a context and a volume":   {Args: of(hello, "staging", context, "--volume="+pavObjects), Err: "[context volume]"},
 		"a context and a node":     {Args: of(hello, "staging", context, "--node="+pavObjects), Err: "[context node]"},
-		"a later line":             {Args: of(file("later", head+"spec: {provisioningModes: [Dynamic], volumeCreation: {capacity: 1Gi, handle: \"a\\n  {{ params.pool }}\"}, volumeStaging: '{{ a }}'}"), "creation", "--context="+file("params", "params: {}")), Err: "spec.volumeCreation.handle: line 2, column 13: 'params.pool' is undefined"},
+		"a later line":             {Args: of(file(t, "later", head+"spec: {provisioningModes: [Dynamic], volumeCreation: {capacity: 1Gi, handle: \"a\\n  {{ params.pool }}\"}, volumeStaging: '{{ a }}'}"), "creation", "--context="+file(t, "params", "params: {}")), Err: "spec.volumeCreation.handle: line 2, column 13: 'params.pool' is undefined"},
 		"an error as JSON":         {Args: of(hello, "creation", context, "-o", "json"), Err: "spec.volumeCreation.capacity: line 1, column 4: "},
 		"an undefined variable":    {Args: of(hello, "creation", context), Err: "spec.volumeCreation.capacity: line 1, column 4: "},
-		"errors of all templates":  {Args: of(file("all", static+`"{{ }}"}}}, volumeUnstaging: "{% if %}"}`), "staging", context), Err: "spec.volumeStaging.podTemplate.metadata.name: line 1, column 4: expected an expression, found the end of the expression\nspec.volumeUnstaging: line 1, column 7: "},
-		"a result that is no pod":  {Args: of(file("pod", static+`"{% set yaml = true %}[]"}}}}`), "staging", context), Err: "spec.volumeStaging.podTemplate.metadata.name: must not be of the type array"},
-		"a claim that is not read": {Args: of(file("claim", static+`"{{ get_pvc('b', 'c').metadata.uid }}"}}}, podNamespaces: {names: [c]}}`), "staging", context), Err: "spec.volumeStaging.podTemplate.metadata.name: line 1, column 4: get_pvc: no file of --lookup has the claim c/b"},
+		"errors of all templates":  {Args: of(file(t, "all", static+`"{{ }}"}}}, volumeUnstaging: "{% if %}"}`), "staging", context), Err: "spec.volumeStaging.podTemplate.metadata.name: line 1, column 4: expected an expression, found the end of the expression\nspec.volumeUnstaging: line 1, column 7: "},
+		"a result that is no pod":  {Args: of(file(t, "pod", static+`"{% set yaml = true %}[]"}}}}`), "staging", context), Err: "spec.volumeStaging.podTemplate.metadata.name: must not be of the type array"},
+		"a claim that is not read": {Args: of(file(t, "claim", static+`"{{ get_pvc('b', 'c').metadata.uid }}"}}}, podNamespaces: {names: [c]}}`), "staging", context), Err: "spec.volumeStaging.podTemplate.metadata.name: line 1, column 4: get_pvc: no file of --lookup has the claim c/b"},
 		"a lookup of another kind": {Args: of(hello, "creation", context, "--lookup="+hello), Err: "must have one object of kind PersistentVolumeClaim"},
 		"an argument":              {Args: of(hello, "creation", "more"), Err: "more"},
 	})

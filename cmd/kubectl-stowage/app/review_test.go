@@ -99,7 +99,7 @@ func TestReviewAs(t *testing.T) {
 	t.Parallel()
 	for user, wantErr := range map[string]bool{"": true, "jane": false} {
 		flags := genericclioptions.NewConfigFlags(false)
-		*flags.KubeConfig, *flags.APIServer, *flags.Impersonate = existing(t), "https://127.0.0.1:1", user
+		*flags.KubeConfig, *flags.APIServer, *flags.Impersonate = file(t, "kubeconfig", ""), "https://127.0.0.1:1", user
 		_, err := (&cluster{ConfigFlags: flags}).reviewRights(t.Context(), map[string]install.Rules{"component": {"": nil}})
 		if (err != nil) != wantErr {
 			t.Errorf("as %q: error %v, want one: %t", user, err, wantErr)

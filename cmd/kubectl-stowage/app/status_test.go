@@ -48,18 +48,8 @@ func TestStatusInput(t *testing.T) {
 		"no such file":             {Args: []string{"status", "--from=/does/not/exist"}, Err: "/does/not/exist"},
 		"a dump of files":          {Args: []string{"sysdump", "--from=testdata/status/healthy"}, Err: "--from: sysdump reads a cluster"},
 		"a name of no archive":     {Args: []string{"sysdump", "--output-file=dump.zip"}, Err: "--output-file: must end in .tar.gz or .tgz"},
-		"a file that exists":       {Args: []string{"sysdump", "--output-file=" + existing(t)}, Err: "exists: name another file"},
+		"a file that exists":       {Args: []string{"sysdump", "--output-file=" + file(t, "dump.tar.gz", "")}, Err: "exists: name another file"},
 		"a folder that is missing": {Args: []string{"sysdump", "--output-file=/does/not/exist/dump.tgz"}, Err: "--output-file: open /does/not/exist"},
 		"a size of logs":           {Args: []string{"sysdump", "--log-bytes=0"}, Err: `--log-bytes: must be a size from 1 to 1Gi, such as 4Mi, and is "0"`},
 	})
-}
-
-// existing is an archive that exists.
-func existing(t *testing.T) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "dump.tar.gz")
-	if err := os.WriteFile(name, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return name
 }

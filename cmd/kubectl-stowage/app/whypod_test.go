@@ -6,7 +6,6 @@ package app
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -42,13 +41,10 @@ func TestEscaped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "pods.yaml")
-	if err := os.WriteFile(file, bytes.ReplaceAll(manifest, []byte("0/4 nodes are available"), []byte(`\e[2Jdone\r`)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	path := file(t, "pods.yaml", strings.ReplaceAll(string(manifest), "0/4 nodes are available", `\e[2Jdone\r`))
 	var out bytes.Buffer
 	for _, name := range []string{"db-3", "\x1b[2J"} {
-		Main([]string{"why", name, "-n", "shop", "--from", file}, strings.NewReader(""), &out, &out)
+		Main([]string{"why", name, "-n", "shop", "--from", path}, strings.NewReader(""), &out, &out)
 	}
 	if text := out.String(); strings.ContainsAny(text, "\x1b\r") || !strings.Contains(text, "^[[2Jdone") {
 		t.Errorf("output %q, want ^[[2Jdone and no control characters", text)

@@ -18,7 +18,6 @@ import (
 	"stowage.dev/stowage/pkg/controller/claimbinder/rules"
 	"stowage.dev/stowage/pkg/scheduling/plan"
 	"stowage.dev/stowage/pkg/testing/builders"
-	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -230,49 +229,4 @@ func TestProvisioned(t *testing.T) {
 	})
 	provisionFor(e, "d")
 	e.WaitPVC("d", "is bound", plan.IsBound)
-}
-
-// TestControllersKilled: two controllers bind the same claims, as if an old leader still wrote. They
-// are killed meanwhile, and leave no claim that the next ones cannot bind.
-func TestControllersKilled(t *testing.T) {
-	t.Parallel()
-	e := fixture.NewOn(t, audit.Config())
-	e.Do(func(ctx context.Context) error { return install(ctx, e.Cluster) })
-	e.AddNodes(e.Node("n1"))
-	const n = 60
-	var volumes []*builders.PV
-	for i := range n {
-		volumes = append(volumes, e.LocalPV(fmt.Sprintf("v%02d", i), "n1").Capacity("1Gi"))
-	}
-	e.CreatePVs(volumes...)
-	for i := range n {
-		e.CreatePVC(now(e, fmt.Sprintf("c%02d", i)).Request("1Gi"))
-	}
-	bound := func() (bound int) {
-		for i := range n {
-			if seen := e.SeenPVC(fmt.Sprintf("c%02d", i)); seen != nil && plan.IsBound(seen) {
-				bound++
-			}
-		}
-		return bound
-	}
-	for round := 1; bound() < n; round++ {
-		before := bound()
-		var processes []*cluster.Process
-		for i := range 2 {
-			process, err := fixture.StartController(e.Cluster, binary, fmt.Sprintf("controller-%d-%d", round, i), settings)
-			if err != nil {
-				t.Fatal(err)
-			}
-			processes = append(processes, process)
-		}
-		e.Wait("claims to be bound", func() bool { return bound() > before })
-		for _, process := range processes {
-			if err := process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		t.Logf("round %d: %d claims are bound", round, bound())
-	}
-	e.NoVolumeTwice()
 }

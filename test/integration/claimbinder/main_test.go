@@ -22,9 +22,12 @@ import (
 // manifests is the folder of the controller's manifests.
 const manifests = "../../../manifests/controller"
 
-// settings enables the binding of claims. Tests would wait for the lease of a killed controller.
-const settings = "claimBinder: {bindNow: {enabled: true, annotations: [{key: example.com/now, value: \"true\"}]}}\n" +
-	"clientConnection: {qps: 1000, burst: 2000}\nleaderElection: {leaderElect: false}\n"
+const (
+	// binds enables the binding of claims.
+	binds = "claimBinder: {bindNow: {enabled: true, annotations: [{key: example.com/now, value: \"true\"}]}}\n"
+	// settings are those of a controller that does not wait for the lease of a killed one.
+	settings = binds + "clientConnection: {qps: 1000, burst: 2000}\nleaderElection: {leaderElect: false}\n"
+)
 
 // binary is the controller's.
 var binary string

@@ -41,17 +41,23 @@ type classRun struct {
 	class   string
 	of      []volumecache.Podless
 	limit   int
-	again   time.Duration       // after which to run again; zero if only an event causes that
-	waiting int                 // claims that wait
-	failed  sets.Set[types.UID] // claims for which an attempt has failed
+	again   time.Duration // after which to run again; zero if only an event causes that
+	waiting int           // claims that wait
 	reports []report
+	failed  sets.Set[types.UID] // claims for which an attempt has failed
+	// considered is that of the claims with selectors.
+	considered map[types.UID]uint64
+}
+
+func newRun(class string) *classRun {
+	return &classRun{class: class, failed: sets.New[types.UID](), considered: map[types.UID]uint64{}}
 }
 
 // assign assigns volumes to the claims of a class that wait, and enqueues those that get one. It
 // returns when to do it again; zero if only an event causes that.
 func (c *Controller) assign(ctx context.Context, name string) (time.Duration, error) {
 	begin := time.Now()
-	r := &classRun{class: name, failed: sets.New[types.UID]()}
+	r := newRun(name)
 	err := c.assignClass(ctx, r, begin)
 	c.record(r)
 	return c.endRun(r, time.Since(begin)), err
@@ -124,6 +130,7 @@ func (c *Controller) collectOne(r *classRun, observed *corev1.PersistentVolumeCl
 		return of, false
 	}
 	c.mu.Lock()
+	c.syncState(keyOf(claim))
 	s := c.stateOf(claim)
 	if s == nil { // deleted or bound
 		c.mu.Unlock()
@@ -135,6 +142,9 @@ func (c *Controller) collectOne(r *classRun, observed *corev1.PersistentVolumeCl
 	}
 	if !s.retry.IsZero() {
 		r.failed.Insert(claim.UID)
+	}
+	if claim.Spec.Selector != nil {
+		r.considered[claim.UID] = s.considered
 	}
 	of = volumecache.Podless{Claim: claim, Node: rules.Node(claim), Rejected: s.rejected}
 	c.mu.Unlock()
@@ -157,26 +167,20 @@ func (c *Controller) collectOne(r *classRun, observed *corev1.PersistentVolumeCl
 // nextSelecting returns the claims with selectors that the run considers, of all namespaces in
 // turn. Others follow in the next run if they were not considered since the last event.
 func (c *Controller) nextSelecting(r *classRun, all []volumecache.Podless, last uint64) []volumecache.Podless {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	considered := map[types.UID]uint64{}
-	for _, of := range all {
-		if s := c.stateOf(of.Claim); s != nil {
-			considered[of.Claim.UID] = s.considered
-		}
-	}
 	slices.SortFunc(all, func(a, b volumecache.Podless) int {
-		return cmp.Or(cmp.Compare(considered[a.Claim.UID], considered[b.Claim.UID]), rules.Order(a.Claim, b.Claim))
+		return cmp.Or(cmp.Compare(r.considered[a.Claim.UID], r.considered[b.Claim.UID]), rules.Order(a.Claim, b.Claim))
 	})
 	all = claims.InTurn(all, func(of volumecache.Podless) string { return of.Claim.Namespace })
 	few := min(fewSelectors, len(all))
+	if slices.ContainsFunc(all[few:], func(of volumecache.Podless) bool { return r.considered[of.Claim.UID] != last }) {
+		r.wake(runDelay)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, of := range all[:few] {
 		if s := c.stateOf(of.Claim); s != nil {
 			s.considered = last
 		}
-	}
-	if slices.ContainsFunc(all[few:], func(of volumecache.Podless) bool { return considered[of.Claim.UID] != last }) {
-		r.wake(runDelay)
 	}
 	return all[:few]
 }

@@ -5,6 +5,7 @@ package claimbinder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -312,7 +313,7 @@ func TestFailedWrites(t *testing.T) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				attempts++
-				return true, nil, fmt.Errorf("the API server is ill")
+				return true, nil, errors.New("the API server is ill")
 			}
 			return false, nil, nil
 		})

@@ -39,7 +39,7 @@ func TestOwnWriteUnobserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	collect := func() int {
-		r := &classRun{class: "local"}
+		r := newRun("local")
 		c.collect(r, time.Now())
 		return len(r.of)
 	}
@@ -61,6 +61,7 @@ func BenchmarkRun(b *testing.B) {
 		if err := c.claims.GetStore().Add(waits); err != nil {
 			b.Fatal(err)
 		}
+		c.observe(keyOf(waits))
 		c.stateOf(waits).event = eventNoVolume
 	}
 	for b.Loop() {
@@ -82,7 +83,7 @@ func BenchmarkNodeChanged(b *testing.B) {
 		if err := c.claims.GetStore().Add(waits); err != nil {
 			b.Fatal(err)
 		}
-		c.stateOf(waits)
+		c.observe(keyOf(waits))
 	}
 	ready, notReady := node("n1"), node("n1")
 	notReady.Status.Conditions = nil

@@ -30,12 +30,9 @@ type state struct {
 	considered uint64
 }
 
-// stateOf returns the state of the claim, nil if it no longer exists or no longer waits. The caller
-// holds the lock.
+// stateOf returns the state of the claim, nil if there is none. The caller holds the lock.
 func (c *Controller) stateOf(claim *corev1.PersistentVolumeClaim) *state {
-	key := keyOf(claim)
-	c.syncState(key)
-	if s := c.state[key]; s != nil && (s.uid == claim.UID || s.plan != nil) {
+	if s := c.state[keyOf(claim)]; s != nil && (s.uid == claim.UID || s.plan != nil) {
 		return s
 	}
 	return nil

@@ -17,10 +17,12 @@ import (
 func TestDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(c *Controller, read *corev1.PersistentVolumeClaim){
-		"collected": func(c *Controller, read *corev1.PersistentVolumeClaim) { c.collectOne(&classRun{}, read, time.Now()) },
-		"an event":  func(c *Controller, read *corev1.PersistentVolumeClaim) { c.event(read, eventFailed, "") },
+		"collected": func(c *Controller, read *corev1.PersistentVolumeClaim) {
+			c.collectOne(newRun("local"), read, time.Now())
+		},
+		"an event": func(c *Controller, read *corev1.PersistentVolumeClaim) { c.event(read, eventFailed, "") },
 		"reported": func(c *Controller, read *corev1.PersistentVolumeClaim) {
-			c.report(&classRun{}, read, eventFailed, nil)
+			c.report(newRun("local"), read, eventFailed, nil)
 		},
 		"planned": func(c *Controller, read *corev1.PersistentVolumeClaim) {
 			c.begin(read, &plan.Plan{Node: "n1", Provisions: []plan.Provision{{Claim: read}}})
@@ -42,6 +44,7 @@ func TestDeletedMeanwhile(t *testing.T) {
 			if err := c.claims.GetStore().Add(again); err != nil {
 				t.Fatal(err)
 			}
+			c.observe(keyOf(again))
 			use(c, read)
 			if s := c.state[keyOf(again)]; s == nil || s.uid != again.UID || s.plan != nil || s.event != "" || len(c.onNode) > 0 {
 				t.Errorf("state %+v and nodes %v are kept", s, c.onNode)

@@ -10,8 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
@@ -25,12 +23,13 @@ func add(t *testing.T, c *Controller, claims ...*corev1.PersistentVolumeClaim) {
 			t.Fatal(err)
 		}
 		c.volumes.ApplyClaim(claim)
+		c.observe(keyOf(claim))
 	}
 }
 
 // collected is a run with its claims.
 func collected(c *Controller) (r *classRun, names []string) {
-	r = &classRun{class: "local", failed: sets.New[types.UID]()}
+	r = newRun("local")
 	c.collect(r, time.Now())
 	for _, of := range r.of {
 		names = append(names, of.Claim.Name)

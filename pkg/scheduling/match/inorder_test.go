@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -193,7 +194,7 @@ func TestAssignInOrderUnserved(t *testing.T) {
 	}
 	for i := range served {
 		add(builders.MakePVC(fmt.Sprintf("served-%03d", i)).Request("1"))
-		volumes = append(volumes, NewVolume(builders.MakePV(fmt.Sprintf("pv-%03d", i)).Capacity("1").Label("tier", fmt.Sprint(i)).Obj()))
+		volumes = append(volumes, NewVolume(builders.MakePV(fmt.Sprintf("pv-%03d", i)).Capacity("1").Label("tier", strconv.Itoa(i)).Obj()))
 	}
 	for i := range unserved {
 		add(builders.MakePVC(fmt.Sprintf("unserved-%05d", i)).Request("5"))

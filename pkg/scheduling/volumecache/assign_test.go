@@ -315,12 +315,14 @@ func TestAssignSpreads(t *testing.T) {
 }
 
 // BenchmarkAssign assigns 1,000 claims to 50,000 volumes of 5,000 nodes, and 100,000 claims that no
-// volume serves. Targets on two cores: at most 50 ms and 500 ms.
+// volume serves, alone and after 100 that are served, one of them on a node. Targets on two cores: at
+// most 50 ms, 500 ms and a second.
 func BenchmarkAssign(b *testing.B) {
 	for name, tc := range map[string]struct {
 		claims int
 		size   string
-	}{"served": {1_000, "5Gi"}, "not served": {100_000, "500Gi"}} {
+		before int
+	}{"served": {1_000, "5Gi", 0}, "not served": {100_000, "500Gi", 0}, "not served after others": {100_000, "500Gi", 100}} {
 		b.Run(name, func(b *testing.B) {
 			w := newByClassTestbed(b, wffc("local"))
 			for n := range 5_000 {
@@ -330,9 +332,16 @@ func BenchmarkAssign(b *testing.B) {
 					w.put(localPV(fmt.Sprintf("%s-%d", host, v), host, fmt.Sprintf("%dGi", 1+(n+v)%100)).Obj())
 				}
 			}
-			var of []Podless
-			for i := range tc.claims {
-				of = append(of, Podless{Claim: pvc(fmt.Sprintf("c%06d", i), tc.size).Obj()})
+			of := make([]Podless, tc.before+tc.claims)
+			for i := range of {
+				size := tc.size
+				if i < tc.before {
+					size = "1Gi"
+				}
+				of[i].Claim = pvc(fmt.Sprintf("c%06d", i), size).Obj()
+			}
+			if tc.before > 0 {
+				of[0].Node = "n0000"
 			}
 			for b.Loop() {
 				if _, err := w.Assign(w.Class("local"), of, math.MaxInt); err != nil {

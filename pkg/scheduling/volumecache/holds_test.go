@@ -148,7 +148,7 @@ func TestInitialLists(t *testing.T) {
 			w := newTestbed(t, dynamic("local", "csi"), tracked("csi"), pvc("d", "60Gi").Obj())
 			w.reserved.listing = true
 			exists := objects()
-			for _, name := range strings.Fields(order) {
+			for name := range strings.FieldsSeq(order) {
 				w.put(exists[name])
 			}
 			w.holdAllSelected()

@@ -109,7 +109,13 @@ func TestLeaderLost(t *testing.T) {
 	s.kill(killed)
 	hangs.Expect() // it observes that it has lost the lease
 	s.signal(hangs, syscall.SIGCONT)
-	<-hangs.Done()
+	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
+	defer cancel()
+	select {
+	case <-hangs.Done():
+	case <-ctx.Done():
+		t.Fatal("the controller has lost its lease and works on")
+	}
 	if before := s.bound(); before == s.claims {
 		t.Error("all claims were bound before the last controller was started")
 	}

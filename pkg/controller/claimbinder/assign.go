@@ -100,7 +100,11 @@ func (c *Controller) collect(r *classRun, now time.Time) {
 	c.mu.Unlock()
 	var selecting []volumecache.Podless
 	r.limit = maxBinding
-	for _, claim := range loop.List[corev1.PersistentVolumeClaim](c.claims, byClass, r.class) {
+	for _, observed := range loop.List[corev1.PersistentVolumeClaim](c.claims, byClass, r.class) {
+		claim := c.volumes.Claim(observed.Namespace, observed.Name)
+		if claim == nil || !rules.Waits(claim, c.Annotations) {
+			continue // the informer had not observed yet that this process has bound it
+		}
 		of, ready := c.collectOne(r, claim, now)
 		switch {
 		case !ready:
@@ -122,17 +126,13 @@ func (c *Controller) collect(r *classRun, now time.Time) {
 	})
 }
 
-// collectOne returns the claim unless it is being bound, must not be bound now, or waits after a
-// failure. The informer may not have observed yet that this process has bound it.
-func (c *Controller) collectOne(r *classRun, observed *corev1.PersistentVolumeClaim, now time.Time) (of volumecache.Podless, ready bool) {
-	claim := c.volumes.Claim(observed.Namespace, observed.Name)
-	if claim == nil || !rules.Waits(claim, c.Annotations) {
-		return of, false
-	}
+// collectOne returns a claim that waits unless it is being bound, must not be bound now, or waits after
+// a failure.
+func (c *Controller) collectOne(r *classRun, claim *corev1.PersistentVolumeClaim, now time.Time) (of volumecache.Podless, ready bool) {
 	c.mu.Lock()
 	c.syncState(keyOf(claim))
 	s := c.stateOf(claim)
-	if s == nil { // deleted or bound
+	if s == nil { // deleted meanwhile
 		c.mu.Unlock()
 		return of, false
 	}

@@ -34,8 +34,7 @@ func TestDeletedMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := storesOnly(t)
-			read := claim("a").ResourceVersion("1").Obj()
-			c.volumes.ApplyClaim(read)
+			read := claim("a").Obj()
 			use(c, read)
 			if len(c.state) > 0 || len(c.onNode) > 0 {
 				t.Errorf("states %v and nodes %v are kept", c.state, c.onNode)
@@ -62,8 +61,11 @@ func TestNodeDeleted(t *testing.T) {
 		c.binding.Done(first(c))
 	}
 	c.nodeChanged(nil, node("n1"))
-	if got := first(c); got != "default/on-n1" || c.binding.Len() > 0 {
-		t.Errorf("claim %s and %d others are enqueued, want that on n1", got, c.binding.Len())
+	if n := c.binding.Len(); n != 1 {
+		t.Fatalf("%d claims are enqueued, want 1", n)
+	}
+	if got := first(c); got != "default/on-n1" {
+		t.Errorf("claim %s is enqueued, want that on n1", got)
 	}
 }
 

@@ -22,7 +22,6 @@ func add(t *testing.T, c *Controller, claims ...*corev1.PersistentVolumeClaim) {
 		if err := c.claims.GetStore().Add(claim); err != nil {
 			t.Fatal(err)
 		}
-		c.volumes.ApplyClaim(claim)
 		c.observe(keyOf(claim))
 	}
 }

@@ -53,7 +53,7 @@ require (
 	github.com/pquerna/cachecontrol v0.1.0 // indirect
 	github.com/xlab/treeprint v1.2.0 // indirect
 	golang.org/x/mod v0.37.0 // indirect
-	golang.org/x/tools v0.47.0 // indirect
+	golang.org/x/tools v0.47.0
 	gopkg.in/go-jose/go-jose.v2 v2.6.3 // indirect
 	k8s.io/cluster-bootstrap v0.0.0 // indirect
 	k8s.io/endpointslice v0.0.0 // indirect

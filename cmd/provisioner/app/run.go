@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
@@ -32,6 +33,10 @@ import (
 
 // gcPercent trades CPU, of which the provisioner uses little, for memory on every node.
 const gcPercent = 40
+
+// LocalDisks are written at this rate: all nodes of a cluster may start to list their disks at
+// once.
+const disksQPS, disksBurst = 1, 2
 
 // run runs the provisioner until ctx ends.
 func (o *options) run(ctx context.Context) (err error) {
@@ -69,7 +74,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	metrics.RegisterProvisioner()
 	return o.serve(ctx, localprovisioner.Config{
 		Node: o.node, Machine: machine, Settings: settings, Records: records, Prober: node, Inspector: node, Cleaner: node, Fence: node, Recheck: o.recheck,
-		Tickets: ticket.Folder(cleanjob.TicketFolder),
+		Tickets: ticket.Folder(cleanjob.TicketFolder), Devices: node, KubeletDir: o.kubeletDir,
 	})
 }
 
@@ -88,6 +93,11 @@ func (o *options) serve(ctx context.Context, config localprovisioner.Config) err
 		return fmt.Errorf("make a client: %w", err)
 	}
 	if config.Reports, err = diskreports.NewClient(connection); err != nil {
+		return err
+	}
+	slow := rest.CopyConfig(connection)
+	slow.QPS, slow.Burst = disksQPS, disksBurst
+	if config.Disks, err = diskreports.NewDiskClient(slow); err != nil {
 		return err
 	}
 	events, err := recorder.Start(ctx, config.Client.EventsV1(), scheme(), componentName)

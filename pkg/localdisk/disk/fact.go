@@ -139,6 +139,16 @@ const (
 	InvalidClass          Reason = "StorageClassInvalid"   // the StorageClass requests what local volumes do not support
 )
 
+// Why a disk is not eligible, besides reasons of candidates.
+const (
+	NoHardware     Reason = "NoHardware"     // made of other devices, of a file or of memory
+	Removable      Reason = "Removable"      // may be taken out by hand, such as a card or a virtual CD
+	Networked      Reason = "Networked"      // a volume of a cloud or a SAN, which other machines can attach
+	Unidentified   Reason = "Unidentified"   // the kernel reports nothing that identifies it
+	SharedIdentity Reason = "SharedIdentity" // several devices have its identity
+	Partitioned    Reason = "Partitioned"    // it has partitions
+)
+
 // Why a volume is not as it should be, or not cleaned.
 const (
 	Missing           Reason = "Missing"           // nothing is at the volume's path

@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diskreports reads and writes LocalDiskReports: a client, and an informer of the
-// reports of all nodes.
+// Package diskreports reads and writes LocalDiskReports and LocalDisks: clients, and an informer of
+// the reports of all nodes.
 package diskreports
 
 import (
@@ -37,9 +37,33 @@ type Client = gentype.ClientWithList[*stowage.LocalDiskReport, *stowage.LocalDis
 
 // NewClient makes a client.
 func NewClient(config *rest.Config) (*Client, error) {
+	client, codec, err := restClient(config)
+	if err != nil {
+		return nil, err
+	}
+	return gentype.NewClientWithList("localdiskreports", client, codec, "",
+		func() *stowage.LocalDiskReport { return &stowage.LocalDiskReport{} },
+		func() *stowage.LocalDiskReportList { return &stowage.LocalDiskReportList{} }), nil
+}
+
+// DiskClient reads and writes disks.
+type DiskClient = gentype.ClientWithList[*stowage.LocalDisk, *stowage.LocalDiskList]
+
+// NewDiskClient makes a client of LocalDisks.
+func NewDiskClient(config *rest.Config) (*DiskClient, error) {
+	client, codec, err := restClient(config)
+	if err != nil {
+		return nil, err
+	}
+	return gentype.NewClientWithList("localdisks", client, codec, "",
+		func() *stowage.LocalDisk { return &stowage.LocalDisk{} },
+		func() *stowage.LocalDiskList { return &stowage.LocalDiskList{} }), nil
+}
+
+func restClient(config *rest.Config) (*rest.RESTClient, runtime.ParameterCodec, error) {
 	scheme := runtime.NewScheme()
 	if err := stowage.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("make a client for reports: %w", err)
+		return nil, nil, fmt.Errorf("make a client of stowage.dev: %w", err)
 	}
 	config = rest.CopyConfig(config)
 	version := stowage.SchemeGroupVersion
@@ -48,11 +72,9 @@ func NewClient(config *rest.Config) (*Client, error) {
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("make a client for reports: %w", err)
+		return nil, nil, fmt.Errorf("make a client of stowage.dev: %w", err)
 	}
-	return gentype.NewClientWithList("localdiskreports", client, runtime.NewParameterCodec(scheme), "",
-		func() *stowage.LocalDiskReport { return &stowage.LocalDiskReport{} },
-		func() *stowage.LocalDiskReportList { return &stowage.LocalDiskReportList{} }), nil
+	return client, runtime.NewParameterCodec(scheme), nil
 }
 
 // NewInformer makes an informer of the reports of all nodes. Its objects are shared: do not

@@ -20,6 +20,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/clean"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/inventory"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/scan"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/status"
 	"stowage.dev/stowage/pkg/metrics"
@@ -63,6 +64,11 @@ type Config struct {
 	Client kubernetes.Interface
 	// Reports writes the node's report; nil writes none.
 	Reports Reports
+	// Disks lists the node's disks, which Devices reads, if the settings enable that; nil never
+	// does. KubeletDir is kubelet's root directory on the node.
+	Disks      inventory.Disks
+	Devices    inventory.Devices
+	KubeletDir string
 	// Events records events.
 	Events events.EventRecorder
 
@@ -94,6 +100,8 @@ func (c *Config) validate() error {
 		return errors.New("there is no client or no event recorder")
 	case c.Prober == nil || c.Inspector == nil || c.Cleaner == nil || c.Fence == nil || c.Records == nil:
 		return errors.New("there is no prober, inspector, cleaner, fence or record store")
+	case c.Disks != nil && c.Devices == nil:
+		return errors.New("there is no reader of block devices")
 	case c.Settings == nil:
 		return errors.New("there is no configuration")
 	}

@@ -12,7 +12,7 @@
 // there is nothing to do (process.go).
 //
 // Package scan scans the discovery directories, package clean runs what takes long, package
-// status writes the report, events and metrics. pathTable has the state of every path, pvCache is
+// status writes the report, events and metrics, package inventory lists the node's disks. pathTable has the state of every path, pvCache is
 // the informer of the node's volumes.
 //
 // Decisions are based on the informer, which may lag. A path is not decided on until the
@@ -44,6 +44,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/clean"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/inventory"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/scan"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/status"
 	"stowage.dev/stowage/pkg/logkeys"
@@ -78,6 +79,7 @@ type Provisioner struct {
 	cleans         *clean.Cleans
 	proofs         *clean.Proofs
 	status         *status.Reporter
+	inventory      *inventory.Lister // nil if there is no client for it
 	health         health
 	tombstoneIndex tombstoneIndex
 	foreignPVs     foreignPVs
@@ -121,7 +123,22 @@ func New(config Config) (*Provisioner, error) {
 	}
 	p.cleans, p.proofs = clean.NewCleans(longRunning), clean.NewProofs(longRunning)
 	p.status.Follow(p.cleans, p.proofs)
+	if config.Disks != nil {
+		p.inventory = inventory.New(inventory.Config{
+			Node: config.Node, KubeletDir: config.KubeletDir, Devices: config.Devices, Disks: config.Disks, Owner: p.nodeReference,
+			Enabled: func() bool { return p.configuration().ListDisks },
+		})
+	}
 	return p, nil
+}
+
+// nodeReference returns the reference to the Node for objects that are deleted with it.
+func (p *Provisioner) nodeReference(ctx context.Context) (metav1.OwnerReference, error) {
+	node, err := p.Client.CoreV1().Nodes().Get(ctx, p.Node, metav1.GetOptions{})
+	if err != nil {
+		return metav1.OwnerReference{}, fmt.Errorf("get node %s: %w", p.Node, err)
+	}
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}, nil
 }
 
 // configuration returns the configuration in force.
@@ -221,6 +238,9 @@ func (p *Provisioner) Run(ctx context.Context) error {
 	group.StartWithContext(ctx, p.scanner.Watch)
 	group.StartWithContext(ctx, p.scanner.Run)
 	group.StartWithContext(ctx, p.status.Run)
+	if p.inventory != nil {
+		group.StartWithContext(ctx, p.inventory.Run)
+	}
 	for range workers {
 		group.StartWithContext(ctx, p.work)
 	}

@@ -64,6 +64,9 @@ func (p *Provisioner) Scanned(ctx context.Context, begin time.Time, folders scan
 		p.queue.Add(path)
 	}
 	p.status.Changed()
+	if p.inventory != nil {
+		p.inventory.Scanned(scanned)
+	}
 	return soon
 }
 

@@ -72,6 +72,9 @@ type ProvisionerConfiguration struct {
 	// before the disk was cleaned. The default leaves time to notice that etcd was restored or
 	// that volumes were removed by force, and to stop the provisioners.
 	OrphanGracePeriod *metav1.Duration `json:"orphanGracePeriod,omitempty"`
+	// ListDisks lists the node's disks as LocalDisks. It is off by default: the kind may not be
+	// installed, and a cluster may have tens of thousands of disks.
+	ListDisks bool `json:"listDisks,omitempty"`
 	// ProbeTimeout is how long one entry of a folder may take to answer before it is reported as
 	// TimedOut. It does not delay the others. The default is how long Linux waits for a disk to
 	// answer a command, so that one that spins up is not reported.

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package v1alpha1 defines the custom resources of stowage.dev/v1alpha1: LocalDiskReport, in
-// which a node's provisioner reports the disks in its discovery directories; PavProvisioner, a
-// volume provisioner written as pod templates; and PavVolume, the state of a volume of one.
+// which a node's provisioner reports the disks in its discovery directories; LocalDisk, a disk
+// of a node; PavProvisioner, a volume provisioner written as pod templates; and PavVolume, the
+// state of a volume of one.
 //
 // The report of a node with very many disks has several pages; Pages, PageName and Summarize
 // create them. The schemas in manifests/crd are generated from this package

@@ -30,6 +30,7 @@ func Resource(resource string) schema.GroupResource {
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&LocalDiskReport{}, &LocalDiskReportList{},
+		&LocalDisk{}, &LocalDiskList{},
 		&PavProvisioner{}, &PavProvisionerList{},
 		&PavVolume{}, &PavVolumeList{},
 		&PavStaging{}, &PavStagingList{},

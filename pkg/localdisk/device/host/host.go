@@ -19,6 +19,7 @@ import (
 
 	"stowage.dev/stowage/pkg/localdisk/device/files"
 	"stowage.dev/stowage/pkg/localdisk/device/identity"
+	"stowage.dev/stowage/pkg/localdisk/device/inventory"
 	"stowage.dev/stowage/pkg/localdisk/device/links"
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 	"stowage.dev/stowage/pkg/localdisk/device/probe"
@@ -50,6 +51,7 @@ type Config struct {
 type Host struct {
 	*probe.Prober
 	*usage.Finder
+	inventory.Reader
 	links.Folder // disk.LinkFolder
 	mountinfo    string
 	identity     identity.Host
@@ -69,9 +71,10 @@ func New(c Config) (*Host, error) {
 	prober, err := probe.New(probe.Config{
 		Usage: finder, HostMountinfo: mountinfo, Fstab: c.Fstab, Sys: c.Sys, Dev: c.Dev, Machine: c.Machine, Timeout: c.Timeout,
 	})
+	identities := identity.Host{Sys: c.Sys, Machine: c.Machine}
 	return &Host{
 		Prober: prober, Finder: finder, mountinfo: mountinfo, Folder: links.Folder{Base: "/dev", Path: disk.LinkFolder},
-		identity: identity.Host{Sys: c.Sys, Machine: c.Machine},
+		identity: identities, Reader: inventory.Reader{Dev: c.Dev, Identities: identities, Usage: finder},
 	}, err
 }
 
@@ -246,6 +249,14 @@ func (h *Host) nothingBelow(target disk.Fact) error {
 // ReadSuperblock reads which file system is on a device, after verifying its identity.
 func (h *Host) ReadSuperblock(ctx context.Context, device disk.Fact) (disk.Superblock, error) {
 	return superblock.Read(ctx, device.Device, func(file *os.File) error { return h.verifyDevice(file, device) })
+}
+
+// ReadContent reads what is on a disk, after verifying its identity. While a read does not answer,
+// the disk is not read again.
+func (h *Host) ReadContent(ctx context.Context, device disk.BlockDevice) disk.Superblock {
+	return h.ReadWithin(ctx, device.Path, func() (disk.Superblock, error) {
+		return h.ReadSuperblock(ctx, disk.Fact{Device: device.Path, HostPath: device.Path, Identity: device.Identity})
+	})
 }
 
 // AddLink points a link of disk.LinkFolder to a device, after verifying its identity.

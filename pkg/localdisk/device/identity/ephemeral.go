@@ -55,6 +55,33 @@ func (h Host) ephemeral(device sysfs.Device) (bool, error) {
 	return slices.Contains(stoppable, tidy(vendor)), err
 }
 
+// azureAsset is the chassis' asset tag of Azure's virtual machines: those of other Hyper-V hosts
+// have disks of the same model.
+const azureAsset = "7783-7084-3265-9085-8269-3286-77"
+
+// CloudVolume reports whether a disk is a volume of a cloud, which is attached to whichever
+// machine needs it.
+func (h Host) CloudVolume(device sysfs.Device) (bool, error) {
+	model, err := modelOf(device)
+	if err != nil || !anyMatches(persistentModels, model) || onAzureResource(device) {
+		return false, err
+	}
+	if model != "Msft Virtual Disk" {
+		return true, nil
+	}
+	asset, err := sysfs.Device(filepath.Join(h.Sys, dmi)).Attribute("chassis_asset_tag")
+	return tidy(asset) == azureAsset, err
+}
+
+// Describe returns the model of a disk, with its vendor, and its serial number, as it reports them.
+func Describe(device sysfs.Device) (model, serial string, err error) {
+	name, serial, err := serialOf(device)
+	if err == nil && name == "" {
+		name, err = modelOf(device)
+	}
+	return name, serial, err
+}
+
 func modelOf(device sysfs.Device) (string, error) {
 	vendor, err1 := device.Attribute("device/vendor")
 	if strings.HasPrefix(vendor, "0x") {

@@ -54,11 +54,15 @@ func (e *entry) fail(err error) *disk.Fact {
 	if gone(err) {
 		return nil
 	}
-	reason := disk.Unreadable
+	return e.reject(reasonOf(err), "%s cannot be examined: %v", e.fact.HostPath, err)
+}
+
+// reasonOf returns why a disk cannot be examined.
+func reasonOf(err error) disk.Reason {
 	if ioError(err) {
-		reason = disk.IOError
+		return disk.IOError
 	}
-	return e.reject(reason, "%s cannot be examined: %v", e.fact.HostPath, err)
+	return disk.Unreadable
 }
 
 // examine returns what is at the path; nil if nothing is there. The mount table is checked before

@@ -167,6 +167,27 @@ func callWithin[T any](ctx context.Context, p *Prober, path string, call func() 
 	}
 }
 
+// ReadWithin calls read, which reads the device at a path, and waits for it until p's timeout.
+func (p *Prober) ReadWithin(ctx context.Context, path string, read func() (disk.Superblock, error)) disk.Superblock {
+	type result struct {
+		found disk.Superblock
+		err   error
+	}
+	got, problem := callWithin(ctx, p, "device "+path, func() result {
+		found, err := read()
+		return result{found, err}
+	})
+	if known, ok := errors.AsType[*disk.Problem](got.err); ok {
+		problem = known
+	} else if got.err != nil {
+		problem = disk.Problemf(reasonOf(got.err), "%s cannot be read: %v", path, got.err)
+	}
+	if problem != nil {
+		return disk.Superblock{Problem: problem}
+	}
+	return got.found
+}
+
 // begin starts an examination, after others of the same path.
 func (w *workers) begin(ctx context.Context, path string) (*job, *disk.Problem) {
 	for {

@@ -1,0 +1,320 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package inventory lists the node's disks as LocalDisk objects. An object is written when the
+// disk's status has changed, so a restart writes nothing.
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/decide"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/logkeys"
+)
+
+const (
+	// passPause is the least time between two passes: pods that come and go may change how a
+	// disk is used at any rate.
+	passPause = 10 * time.Second
+	// passMax is the longest time between two passes.
+	passMax = 5 * time.Minute
+	// retryMax is the longest time between two passes that failed.
+	retryMax = 5 * time.Minute
+	// relist is how often the objects are read again, since others may have deleted some.
+	relist = time.Hour
+	// missingAfter is how long a disk must not be found before it is Missing: after a start of the
+	// node some take long to appear.
+	missingAfter = time.Minute
+	// rereadProblem is the time between two reads of a disk that could not be read.
+	rereadProblem = 10 * time.Minute
+)
+
+// Devices reads the block devices of the node.
+type Devices interface {
+	// BlockDevices returns all devices that are not partitions. It reads no device.
+	BlockDevices() ([]disk.BlockDevice, error)
+	// ReadContent reads what is on a device. It returns even if that does not answer.
+	ReadContent(ctx context.Context, device disk.BlockDevice) disk.Superblock
+}
+
+// Disks reads and writes LocalDisks.
+type Disks interface {
+	List(ctx context.Context, opts metav1.ListOptions) (*stowage.LocalDiskList, error)
+	Create(ctx context.Context, disk *stowage.LocalDisk, opts metav1.CreateOptions) (*stowage.LocalDisk, error)
+	UpdateStatus(ctx context.Context, disk *stowage.LocalDisk, opts metav1.UpdateOptions) (*stowage.LocalDisk, error)
+}
+
+// Config is what a Lister needs.
+type Config struct {
+	Node string
+	// KubeletDir is kubelet's root directory on the node.
+	KubeletDir string
+	Devices    Devices
+	Disks      Disks
+	// Enabled reports whether disks are listed, by the configuration in force.
+	Enabled func() bool
+	// Owner returns the reference to the Node, with which its disks are deleted.
+	Owner func(ctx context.Context) (metav1.OwnerReference, error)
+}
+
+// Lister lists the node's disks. Run is to be called once; Scanned is safe for concurrent use.
+type Lister struct {
+	Config
+	changed chan struct{}
+
+	mu      sync.Mutex
+	scanned *disk.Scanned // the last scan of the discovery directories; nil before the first
+
+	// Only Run uses these.
+	objects  map[int]*stowage.LocalDisk // by slot; nil if they have to be read
+	listed   time.Time
+	contents map[disk.Identity]reading
+	seen     map[disk.Identity]time.Time // when a disk was last found, or first missed
+	// What was logged last: devices that are not listed, and how many disks have no slot.
+	others  map[string]*disk.Problem
+	omitted int
+}
+
+// reading is what was read of a disk.
+type reading struct {
+	content string // BlockDevice.Content before the read
+	found   disk.Superblock
+	at      time.Time
+}
+
+// New returns a lister that Run starts.
+func New(config Config) *Lister {
+	return &Lister{Config: config, changed: make(chan struct{}, 1), contents: map[disk.Identity]reading{}, seen: map[disk.Identity]time.Time{}}
+}
+
+// Scanned reports what a scan of the discovery directories found, and requests a pass.
+func (l *Lister) Scanned(scanned disk.Scanned) {
+	l.mu.Lock()
+	l.scanned = &scanned
+	l.mu.Unlock()
+	l.request()
+}
+
+// request requests a pass.
+func (l *Lister) request() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Run lists the disks until ctx ends.
+func (l *Lister) Run(ctx context.Context) {
+	wait := time.Duration(0) // after failures
+	for {
+		timer := time.NewTimer(passMax)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-l.changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if err := l.pass(ctx); err == nil {
+			wait = 0
+		} else if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to list the disks of the node; retrying")
+			wait, l.objects = min(2*wait+passPause, retryMax), nil
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(max(passPause, wait) + rand.N(passPause/10)):
+		}
+		if wait > 0 {
+			l.request()
+		}
+	}
+}
+
+// pass reads the devices, and writes what has changed.
+func (l *Lister) pass(ctx context.Context) error {
+	l.mu.Lock()
+	scanned := l.scanned
+	l.mu.Unlock()
+	if scanned == nil || !l.Enabled() {
+		l.objects = nil
+		return nil
+	}
+	devices, err := l.Devices.BlockDevices()
+	if err != nil {
+		return err
+	}
+	if err := l.read(ctx); err != nil {
+		return err
+	}
+	listed, others := decide.Listed(devices)
+	slots, omitted := decide.DiskSlots(l.statuses(), slices.Collect(maps.Keys(listed)))
+	l.logOthers(ctx, others, omitted)
+	next := l.missing(slots, time.Now())
+	contents := map[disk.Identity]reading{}
+	for id, slot := range slots {
+		next[slot] = l.describe(ctx, listed[id], scanned, l.statusOf(slot), contents)
+	}
+	l.contents = contents
+	for _, slot := range slices.Sorted(maps.Keys(next)) {
+		if err := l.write(ctx, slot, next[slot]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads the objects of the node, if that is due.
+func (l *Lister) read(ctx context.Context) error {
+	if l.objects != nil && time.Since(l.listed) < relist {
+		return nil
+	}
+	list, err := l.Disks.List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + l.Node})
+	if err != nil {
+		return fmt.Errorf("list LocalDisks, whose kind is in manifests/crd: %w", err)
+	}
+	l.objects, l.listed = map[int]*stowage.LocalDisk{}, time.Now()
+	for i := range list.Items {
+		if slot, ok := list.Items[i].Slot(); ok && list.Items[i].Spec.NodeName == l.Node {
+			l.objects[slot] = &list.Items[i]
+		}
+	}
+	return nil
+}
+
+// statuses returns what was last written, by slot.
+func (l *Lister) statuses() map[int]stowage.LocalDiskStatus {
+	known := map[int]stowage.LocalDiskStatus{}
+	for slot, object := range l.objects {
+		known[slot] = object.Status
+	}
+	return known
+}
+
+// statusOf returns what was last written of a slot; the zero value for nothing.
+func (l *Lister) statusOf(slot int) stowage.LocalDiskStatus {
+	if object := l.objects[slot]; object != nil {
+		return object.Status
+	}
+	return stowage.LocalDiskStatus{}
+}
+
+// missing returns the status of the disks that have not been found for missingAfter, by slot.
+func (l *Lister) missing(slots map[disk.Identity]int, now time.Time) map[int]stowage.LocalDiskStatus {
+	found := map[int]bool{}
+	seen := map[disk.Identity]time.Time{}
+	for id, slot := range slots {
+		found[slot], seen[id] = true, now
+	}
+	gone := map[int]stowage.LocalDiskStatus{}
+	for slot, object := range l.objects {
+		id := disk.Identity(object.Status.Identity)
+		if found[slot] || id == "" {
+			continue
+		}
+		last, ok := l.seen[id]
+		if !ok {
+			last = now
+		}
+		if seen[id] = last; now.Sub(last) >= missingAfter {
+			gone[slot] = decide.MissingDisk(object.Status)
+		}
+	}
+	l.seen = seen
+	return gone
+}
+
+// describe returns the status of a disk. It reads the disk if its content decides, and may have
+// changed since it was read; contents gets what was read.
+func (l *Lister) describe(ctx context.Context, devices []disk.BlockDevice, scanned *disk.Scanned, last stowage.LocalDiskStatus, contents map[disk.Identity]reading) stowage.LocalDiskStatus {
+	d := devices[0]
+	entry := decide.EntryOf(&d, scanned.Facts)
+	if entry == nil && last.State == stowage.LocalDiskAssigned && scanned.Trouble[last.Class] != nil {
+		return last // the directory with its entry cannot be read
+	}
+	problem := decide.Ineligible(devices, l.KubeletDir)
+	if entry != nil || problem != nil {
+		return decide.DiskStatus(devices, entry, problem, nil)
+	}
+	was, ok := l.contents[d.Identity]
+	if !ok || was.content != d.Content || was.found.Problem != nil && time.Since(was.at) >= rereadProblem {
+		was = reading{content: d.Content, found: l.Devices.ReadContent(ctx, d), at: time.Now()}
+	}
+	contents[d.Identity] = was
+	return decide.DiskStatus(devices, nil, nil, &was.found)
+}
+
+// write writes the status of a slot, if it has changed.
+func (l *Lister) write(ctx context.Context, slot int, status stowage.LocalDiskStatus) error {
+	last := l.statusOf(slot)
+	now := metav1.Now()
+	status.Since = &now
+	if last.Identity == status.Identity && last.State == status.State && last.Reason == status.Reason && last.Health == status.Health {
+		status.Since = last.Since
+	}
+	if equality.Semantic.DeepEqual(last, status) {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if l.objects[slot] == nil {
+		if err := l.create(ctx, slot); err != nil {
+			return err
+		}
+	}
+	object := l.objects[slot].DeepCopy()
+	object.Status = status
+	updated, err := l.Disks.UpdateStatus(ctx, object, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("update LocalDisk %s: %w", object.Name, err)
+	}
+	l.objects[slot] = updated
+	klog.FromContext(ctx).V(2).Info("Wrote the status of a disk", "disk", object.Name, "device", status.Device, "state", status.State, "reason", status.Reason, "health", status.Health)
+	return nil
+}
+
+func (l *Lister) create(ctx context.Context, slot int) error {
+	owner, err := l.Owner(ctx)
+	if err != nil {
+		return err
+	}
+	name := stowage.LocalDiskName(l.Node, slot)
+	object, err := l.Disks.Create(ctx, &stowage.LocalDisk{
+		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{owner}},
+		Spec:       stowage.LocalDiskSpec{NodeName: l.Node},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create LocalDisk %s: %w", name, err)
+	}
+	l.objects[slot] = object
+	return nil
+}
+
+// logOthers logs which devices are not listed, and why, when that changes.
+func (l *Lister) logOthers(ctx context.Context, others map[string]*disk.Problem, omitted int) {
+	logger := klog.FromContext(ctx)
+	for _, path := range slices.Sorted(maps.Keys(others)) {
+		if last := l.others[path]; last == nil || *last != *others[path] {
+			logger.V(4).Info("Block device is not listed", "device", path, "reason", others[path].Reason, "message", others[path].Message)
+		}
+	}
+	if omitted > 0 && omitted != l.omitted {
+		logger.Info("The node has more disks than can be listed", "limit", stowage.MaxLocalDisks, "omitted", omitted, logkeys.Node, klog.KRef("", l.Node))
+	}
+	l.others, l.omitted = others, omitted
+}

@@ -1,0 +1,272 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node is a node with disks, and the API server.
+type node struct {
+	mu       sync.Mutex
+	devices  map[string]disk.BlockDevice // by path
+	contents map[string]disk.Superblock
+	enabled  bool
+	objects  map[string]stowage.LocalDisk
+	noKind   bool
+	requests []string
+	reads    []string
+}
+
+func newNode() *node {
+	return &node{devices: map[string]disk.BlockDevice{}, contents: map[string]disk.Superblock{}, enabled: true, objects: map[string]stowage.LocalDisk{}}
+}
+
+// attach adds a disk, or changes it.
+func (n *node) attach(path string, identity disk.Identity, content string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.devices[path] = disk.BlockDevice{Path: path, Number: path, Identity: identity, Transport: disk.NVMe, Bytes: 1 << 30, Content: content}
+}
+
+func (n *node) set(change func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	change()
+}
+
+func (n *node) BlockDevices() ([]disk.BlockDevice, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Collect(maps.Values(n.devices)), nil
+}
+
+func (n *node) ReadContent(_ context.Context, d disk.BlockDevice) disk.Superblock {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reads = append(n.reads, d.Path)
+	return n.contents[d.Path]
+}
+
+var resource = stowage.Resource("localdisks")
+
+// request records a request.
+func (n *node) request(format string, args ...any) error {
+	n.requests = append(n.requests, fmt.Sprintf(format, args...))
+	if n.noKind {
+		return apierrors.NewGenericServerResponse(404, "list", resource, "", "the server could not find the requested resource", 0, true)
+	}
+	return nil
+}
+
+func (n *node) List(_ context.Context, opts metav1.ListOptions) (*stowage.LocalDiskList, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.request("list %s", opts.FieldSelector); err != nil {
+		return nil, err
+	}
+	return &stowage.LocalDiskList{Items: slices.Collect(maps.Values(n.objects))}, nil
+}
+
+func (n *node) Create(_ context.Context, d *stowage.LocalDisk, _ metav1.CreateOptions) (*stowage.LocalDisk, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.request("create %s", d.Name); err != nil {
+		return nil, err
+	}
+	if _, exists := n.objects[d.Name]; exists {
+		return nil, apierrors.NewAlreadyExists(resource, d.Name)
+	}
+	n.objects[d.Name] = *d.DeepCopy()
+	return d.DeepCopy(), nil
+}
+
+func (n *node) UpdateStatus(_ context.Context, d *stowage.LocalDisk, _ metav1.UpdateOptions) (*stowage.LocalDisk, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.request("update %s %s %s", d.Name, d.Status.Device, d.Status.State); err != nil {
+		return nil, err
+	}
+	if _, exists := n.objects[d.Name]; !exists {
+		return nil, apierrors.NewNotFound(resource, d.Name)
+	}
+	n.objects[d.Name] = *d.DeepCopy()
+	return d.DeepCopy(), nil
+}
+
+// start runs a lister, and returns how to stop it.
+func (n *node) start(t *testing.T) (l *Lister, stop func()) {
+	t.Helper()
+	l = New(Config{
+		Node: "a", KubeletDir: "/var/lib/kubelet", Devices: n, Disks: n,
+		Enabled: func() bool { n.mu.Lock(); defer n.mu.Unlock(); return n.enabled },
+		Owner: func(context.Context) (metav1.OwnerReference, error) {
+			return metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "a", UID: "u"}, nil
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); l.Run(ctx) }()
+	return l, func() { cancel(); <-done }
+}
+
+// requested returns the requests since the last call.
+func (n *node) requested() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := n.requests
+	n.requests = nil
+	return all
+}
+
+// step is something that happens on the node, and what is requested in the time after it.
+type step struct {
+	do      func(n *node, scanned *disk.Scanned)
+	restart bool
+	after   time.Duration // 30 s if 0
+	want    []string
+}
+
+// scansEvery is the time between two scans.
+const scansEvery = 15 * time.Second
+
+func TestLister(t *testing.T) {
+	const a, b = "wwn:a", "wwn:b"
+	two := step{
+		do:   func(n *node, _ *disk.Scanned) { n.attach("/dev/sda", a, "1"); n.attach("/dev/sdb", b, "1") },
+		want: []string{"list spec.nodeName=a", "create a.00", "update a.00 /dev/sda Eligible", "create a.01", "update a.01 /dev/sdb Eligible"},
+	}
+	remove := func(n *node, _ *disk.Scanned) { n.set(func() { delete(n.devices, "/dev/sda") }) }
+	linked := func(_ *node, s *disk.Scanned) {
+		s.Facts = map[disk.Key]disk.Fact{{Class: "fast", Name: "x"}: {Key: disk.Key{Class: "fast", Name: "x"}, HostPath: "/mnt/x", Identity: a}}
+	}
+	tests := map[string][]step{
+		"a restart writes nothing": {two, {restart: true, want: []string{"list spec.nodeName=a"}}},
+		"names of devices that change with a restart": {two, {
+			do:   func(n *node, _ *disk.Scanned) { n.attach("/dev/sda", b, "2"); n.attach("/dev/sdb", a, "2") },
+			want: []string{"update a.00 /dev/sdb Eligible", "update a.01 /dev/sda Eligible"},
+		}},
+		"a disk that is gone for a moment": {two, {do: remove}, {do: func(n *node, _ *disk.Scanned) { n.attach("/dev/sda", a, "1") }, after: 5 * time.Minute}},
+		"a disk that is removed": {
+			two, {do: remove, after: 5 * time.Minute, want: []string{"update a.00 /dev/sda Missing"}},
+			{restart: true, after: 5 * time.Minute, want: []string{"list spec.nodeName=a"}},
+			{do: func(n *node, _ *disk.Scanned) { n.attach("/dev/sdc", a, "1") }, want: []string{"update a.00 /dev/sdc Eligible"}},
+		},
+		"a disk that becomes an entry of a class, whose directory cannot be read later": {
+			two, {do: linked, want: []string{"update a.00 /dev/sda Assigned"}},
+			{do: func(_ *node, s *disk.Scanned) {
+				s.Facts, s.Trouble = nil, map[string]*disk.Problem{"fast": disk.Problemf(disk.Unreadable, "gone")}
+			}},
+			{do: func(_ *node, s *disk.Scanned) { s.Trouble = nil }, want: []string{"update a.00 /dev/sda Eligible"}},
+		},
+		"a file system that is made on a disk": {
+			two, {
+				do: func(n *node, _ *disk.Scanned) {
+					n.set(func() { n.contents["/dev/sda"] = disk.Superblock{Other: "LVM2_member"} })
+					n.attach("/dev/sda", a, "2")
+				},
+				want: []string{"update a.00 /dev/sda Ineligible"},
+			},
+		},
+		"an object that is deleted": {
+			two, {do: func(n *node, _ *disk.Scanned) { n.set(func() { delete(n.objects, "a.00") }) }},
+			{after: relist, want: []string{"list spec.nodeName=a", "create a.00", "update a.00 /dev/sda Eligible"}},
+		},
+		"an object that is deleted, and its disk changes": {two, {
+			do: func(n *node, s *disk.Scanned) { n.set(func() { delete(n.objects, "a.00") }); linked(n, s) },
+			want: []string{
+				"update a.00 /dev/sda Assigned", "list spec.nodeName=a", "create a.00", "update a.00 /dev/sda Assigned",
+			},
+		}},
+		"no kind LocalDisk": {{
+			do:    func(n *node, _ *disk.Scanned) { n.attach("/dev/sda", a, "1"); n.set(func() { n.noKind = true }) },
+			after: 90 * time.Second, want: []string{"list spec.nodeName=a", "list spec.nodeName=a", "list spec.nodeName=a"},
+		}, {
+			do:    func(n *node, _ *disk.Scanned) { n.set(func() { n.noKind = false }) },
+			after: 2 * time.Minute, want: []string{"list spec.nodeName=a", "create a.00", "update a.00 /dev/sda Eligible"},
+		}},
+		"not enabled": {
+			{do: func(n *node, _ *disk.Scanned) { n.attach("/dev/sda", a, "1"); n.set(func() { n.enabled = false }) }, after: time.Hour},
+			{do: func(n *node, _ *disk.Scanned) { n.set(func() { n.enabled = true }) }, want: []string{"list spec.nodeName=a", "create a.00", "update a.00 /dev/sda Eligible"}},
+		},
+	}
+	for name, steps := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, scanned := newNode(), disk.Scanned{}
+				l, stop := n.start(t)
+				for i, s := range steps {
+					if s.restart {
+						stop()
+						l, stop = n.start(t)
+					}
+					if s.do != nil {
+						s.do(n, &scanned)
+					}
+					for end := time.Now().Add(max(s.after, 2*scansEvery)); time.Now().Before(end); time.Sleep(scansEvery) {
+						l.Scanned(scanned)
+					}
+					synctest.Wait()
+					if diff := cmp.Diff(s.want, n.requested()); diff != "" {
+						t.Errorf("step %d (-want +got):\n%s", i, diff)
+					}
+				}
+				stop()
+			})
+		})
+	}
+}
+
+// TestReads: a disk is read when it may have changed, and one that cannot be read every ten
+// minutes.
+func TestReads(t *testing.T) {
+	tests := map[string]struct {
+		content disk.Superblock
+		change  bool
+		want    int
+	}{
+		"a blank disk is read once":         {want: 1},
+		"and again when it is written to":   {change: true, want: 2},
+		"a disk that answers with an error": {content: disk.Superblock{Problem: disk.Problemf(disk.IOError, "bad")}, want: 6},
+		"a disk with a file system once":    {content: disk.Superblock{Format: disk.Format{Type: "xfs", UUID: "u"}}, want: 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode()
+				n.attach("/dev/sda", "wwn:a", "1")
+				n.contents["/dev/sda"] = tc.content
+				l, stop := n.start(t)
+				for minute := range 60 {
+					if minute == 30 && tc.change {
+						n.attach("/dev/sda", "wwn:a", "2")
+					}
+					l.Scanned(disk.Scanned{})
+					time.Sleep(time.Minute)
+				}
+				stop()
+				if got := len(n.reads); got != tc.want {
+					t.Errorf("read %d times, want %d", got, tc.want)
+				}
+			})
+		})
+	}
+}

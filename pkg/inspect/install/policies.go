@@ -11,6 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/utils/ptr"
 
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/inspect/format"
 	"stowage.dev/stowage/pkg/inspect/guide"
@@ -25,10 +26,14 @@ func (a *assessment) policyFiles(p *part) (needed, optional []string) {
 	case extenderPart:
 		return []string{"extender/base/policy.yaml"}, nil
 	case provisionerPart:
-		return []string{
+		needed = []string{
 			"provisioner/policy-volumes.yaml", "provisioner/policy-placement.yaml", "provisioner/policy-reports.yaml",
 			"provisioner/policy-nodes.yaml", "provisioner/policy-heartbeats.yaml",
-		}, nil
+		}
+		if slices.ContainsFunc(a.configs.provisioners, func(c *provisioner.ProvisionerConfiguration) bool { return c.ListDisks }) {
+			needed = append(needed, "provisioner/policy-disks.yaml")
+		}
+		return needed, nil
 	case controllerPart:
 		if a.configs.controller != nil && a.configs.controller.PavVolumes.Enabled {
 			return []string{"controller/pav-policy.yaml"}, nil

@@ -26,12 +26,13 @@ type refusal struct {
 
 // Whose refusal it is.
 var (
-	volumes   = func(says string) refusal { return refusal{"stowage-provisioner-volumes'", says} }
-	placement = func(says string) refusal { return refusal{"stowage-provisioner-placement'", says} }
-	either    = func(says string) refusal { return refusal{anyPolicy, says} }
-	reports   = func(says string) refusal { return refusal{"stowage-provisioner-reports'", says} }
-	heartbeat = func(says string) refusal { return refusal{"stowage-provisioner-heartbeats'", says} }
-	nodes     = func(says string) refusal { return refusal{"stowage-provisioner-nodes'", says} }
+	volumes    = func(says string) refusal { return refusal{"stowage-provisioner-volumes'", says} }
+	placement  = func(says string) refusal { return refusal{"stowage-provisioner-placement'", says} }
+	either     = func(says string) refusal { return refusal{anyPolicy, says} }
+	reports    = func(says string) refusal { return refusal{"stowage-provisioner-reports'", says} }
+	localDisks = func(says string) refusal { return refusal{"stowage-provisioner-disks'", says} }
+	heartbeat  = func(says string) refusal { return refusal{"stowage-provisioner-heartbeats'", says} }
+	nodes      = func(says string) refusal { return refusal{"stowage-provisioner-nodes'", says} }
 
 	allowed       = refusal{}
 	withoutParams = placement("no params found")

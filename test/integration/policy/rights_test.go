@@ -28,6 +28,9 @@ func TestRights(t *testing.T) {
 		"create events - default":                                              true,
 		"patch events.events.k8s.io - default":                                 true,
 		"get localdiskreports.stowage.dev alpha -":                             true,
+		"list localdisks.stowage.dev - -":                                      true,
+		"create localdisks.stowage.dev - -":                                    true,
+		"update localdisks.stowage.dev/status alpha.00 -":                      true,
 		"remove startuptaints.stowage.dev stowage.dev/provisioner-not-ready -": true,
 
 		"update leases.coordination.k8s.io alpha stowage-node-lease": true,
@@ -40,6 +43,8 @@ func TestRights(t *testing.T) {
 		"update persistentvolumes/status pv -":                                                          false,
 		"update localdiskreports.stowage.dev alpha -":                                                   false,
 		"delete localdiskreports.stowage.dev alpha -":                                                   false,
+		"update localdisks.stowage.dev alpha.00 -":                                                      false,
+		"delete localdisks.stowage.dev alpha.00 -":                                                      false,
 		"update nodes alpha -":                                                                          false,
 		"patch nodes/status alpha -":                                                                    false,
 		"delete nodes alpha -":                                                                          false,

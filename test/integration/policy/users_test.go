@@ -19,7 +19,10 @@ import (
 // nodeNameKey is the key under which the API server stores the node of a pod's token.
 const nodeNameKey = "authentication.kubernetes.io/node-name"
 
-var reportResource = schema.GroupVersionResource{Group: "stowage.dev", Version: "v1alpha1", Resource: "localdiskreports"}
+var (
+	reportResource = schema.GroupVersionResource{Group: "stowage.dev", Version: "v1alpha1", Resource: "localdiskreports"}
+	diskResource   = schema.GroupVersionResource{Group: "stowage.dev", Version: "v1alpha1", Resource: "localdisks"}
+)
 
 // user is a client of the API server under one name.
 type user struct {
@@ -49,6 +52,9 @@ func (u *user) close() {
 
 // reports is the client for LocalDiskReports.
 func (u *user) reports() dynamic.ResourceInterface { return u.dynamic.Resource(reportResource) }
+
+// disks is the client for LocalDisks.
+func (u *user) disks() dynamic.ResourceInterface { return u.dynamic.Resource(diskResource) }
 
 // login requests a token of the provisioners' service account, as kubelet does for a
 // pod; without a pod the token is not bound.

@@ -151,7 +151,7 @@ func everything() map[string]string {
 			"- operator: Exists\n",
 		"minResyncPeriod": "10m0s", "useNodeNameOnly": "true",
 		removeTaintKey: "yes", taintKeyKey: "sig-storage-local-static-provisioner/provisioner-not-ready",
-		"maxCleaning": "5", "maxBlankProofs": "3", "blankProofRate": "250M", "orphanGracePeriod": "1h", "probeTimeout": "1m",
+		"maxCleaning": "5", "maxBlankProofs": "3", "blankProofRate": "250M", "orphanGracePeriod": "1h", "probeTimeout": "1m", "listDisks": "true",
 	}
 }
 
@@ -175,7 +175,7 @@ func TestDecodeEveryKey(t *testing.T) {
 		RemoveNodeNotReadyTaint: true,
 		NodeNotReadyTaintKey:    "sig-storage-local-static-provisioner/provisioner-not-ready",
 		MaxCleaning:             new(int32(5)), MaxBlankProofs: new(int32(3)), BlankProofRate: new(resource.MustParse("250M")),
-		OrphanGracePeriod: &metav1.Duration{Duration: time.Hour}, ProbeTimeout: &metav1.Duration{Duration: time.Minute},
+		OrphanGracePeriod: &metav1.Duration{Duration: time.Hour}, ProbeTimeout: &metav1.Duration{Duration: time.Minute}, ListDisks: true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

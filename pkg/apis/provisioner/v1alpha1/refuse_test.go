@@ -20,7 +20,7 @@ func TestRefuse(t *testing.T) {
 		want []string
 	}{
 		"a key of the chart instead of the ConfigMap": {map[string]string{"nodeLabels": "- a"}, []string{
-			"nodeLabels: Forbidden: unknown key: allowed are storageClassMap, nodeLabelsForPV, labelsForPV, useAlphaAPI, useJobForCleaning, jobTolerations, minResyncPeriod, useNodeNameOnly, setPVOwnerRef, removeNodeNotReadyTaint, provisionerNotReadyNodeTaintKey, maxCleaning, maxBlankProofs, blankProofRate, orphanGracePeriod, probeTimeout",
+			"nodeLabels: Forbidden: unknown key: allowed are storageClassMap, nodeLabelsForPV, labelsForPV, useAlphaAPI, useJobForCleaning, jobTolerations, minResyncPeriod, useNodeNameOnly, setPVOwnerRef, removeNodeNotReadyTaint, provisionerNotReadyNodeTaintKey, maxCleaning, maxBlankProofs, blankProofRate, orphanGracePeriod, listDisks, probeTimeout",
 		}},
 		"an unknown key without a value": {map[string]string{"storageclassmap": ""}, []string{
 			"storageclassmap: Forbidden: unknown key: write storageClassMap",

@@ -124,6 +124,7 @@ func TestSchemaIsAccepted(t *testing.T) {
 		want []string
 	}{
 		"LocalDiskReport": {installedReports, []string{"localdiskreports.stowage.dev", "Cluster", "LocalDiskReport", "LocalDiskReportList", "ldr"}},
+		"LocalDisk":       {installedDisks, []string{"localdisks.stowage.dev", "Cluster", "LocalDisk", "LocalDiskList", "ld"}},
 		"PavProvisioner":  {installedProvisioners, []string{"pavprovisioners.stowage.dev", "Cluster", "PavProvisioner", "PavProvisionerList", "pav"}},
 		"PavVolume":       {installedVolumes, []string{"pavvolumes.stowage.dev", "Cluster", "PavVolume", "PavVolumeList", "pavvol"}},
 	}

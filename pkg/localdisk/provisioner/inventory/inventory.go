@@ -309,8 +309,12 @@ func (l *Lister) create(ctx context.Context, slot int) error {
 func (l *Lister) logOthers(ctx context.Context, others map[string]*disk.Problem, omitted int) {
 	logger := klog.FromContext(ctx)
 	for _, path := range slices.Sorted(maps.Keys(others)) {
+		level := 2
+		if others[path].Reason == disk.NoHardware {
+			level = 4 // there may be very many
+		}
 		if last := l.others[path]; last == nil || *last != *others[path] {
-			logger.V(4).Info("Block device is not listed", "device", path, "reason", others[path].Reason, "message", others[path].Message)
+			logger.V(level).Info("Block device is not listed", "device", path, "reason", others[path].Reason, "message", others[path].Message)
 		}
 	}
 	if omitted > 0 && omitted != l.omitted {

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
 	"stowage.dev/stowage/pkg/localdisk/device/usage"
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/testing/sysfstree"
 )
 
 // TestPlatforms reads the trees of testdata. Each has in file want a line for each device: its
@@ -203,11 +203,7 @@ func trees(t *testing.T) []string {
 
 func readTree(t *testing.T, name string) *txtar.Archive {
 	t.Helper()
-	archive, err := txtar.ParseFile("testdata/" + name + ".txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return archive
+	return sysfstree.Read(t, "testdata/"+name+".txtar")
 }
 
 func fileOf(archive *txtar.Archive, name string) []byte {
@@ -219,56 +215,16 @@ func fileOf(archive *txtar.Archive, name string) []byte {
 	return nil
 }
 
-// unpack makes the files of a tree, and the links to its devices that sysfs has, and returns its
-// reader.
+// unpack returns the reader of a tree.
 func unpack(t *testing.T, archive *txtar.Archive) Reader {
 	t.Helper()
-	root := t.TempDir()
-	files := map[string]string{"proc/swaps": "Filename\tType\tSize\tUsed\tPriority\n", "kubelet/pods/.keep": "", "sys/class/dmi/.keep": ""}
-	for _, file := range archive.Files {
-		files[file.Name] = string(file.Data)
-	}
-	for name, text := range files {
-		write(t, filepath.Join(root, name), text)
-	}
-	link(t, filepath.Join(root, "sys/devices/virtual/dmi/id"), filepath.Join(root, "sys/class/dmi/id"))
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		device := filepath.Join(root, filepath.Dir(name))
-		switch {
-		case !strings.HasPrefix(name, "sys/devices/"):
-		case filepath.Base(name) == "size":
-			link(t, device, filepath.Join(root, "sys/class/block", filepath.Base(device)))
-		case filepath.Base(name) == "dev":
-			link(t, device, filepath.Join(root, "sys/dev/block", strings.TrimSpace(files[name])))
-		}
-	}
+	root := sysfstree.Unpack(t, archive)
 	sys := filepath.Join(root, "sys")
 	finder, err := usage.New(usage.Config{
-		Mountinfo: filepath.Join(root, "proc/1/mountinfo"), Swaps: filepath.Join(root, "proc/swaps"), Sys: sys, Dev: "/dev",
-		KubeletDir: "/var/lib/kubelet", KubeletPath: filepath.Join(root, "kubelet"),
+		Mountinfo: filepath.Join(root, "proc/1/mountinfo"), Swaps: filepath.Join(root, "proc/swaps"), Sys: sys, Dev: "/dev", KubeletDir: "/var/lib/kubelet",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return Reader{Dev: "/dev", Identities: identity.Host{Sys: sys, Machine: "m1"}, Usage: finder}
-}
-
-func write(t *testing.T, file, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func link(t *testing.T, target, name string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(target, name); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -27,6 +27,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/controller/pvbinder/rules"
+	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/scheduling/match"
@@ -91,7 +92,7 @@ type Controller struct {
 	// working: this replica leads, and no other PV controller was found.
 	working atomic.Bool
 	// others receives what shows another PV controller.
-	others chan error
+	others chan *otherWriter
 }
 
 // New returns a controller; Run starts it.
@@ -105,7 +106,7 @@ func New(config Config) (*Controller, error) {
 		claimInformer: core.PersistentVolumeClaims().Informer(),
 		podInformer:   core.Pods().Informer(),
 		classInformer: config.Informers.Storage().V1().StorageClasses().Informer(),
-		others:        make(chan error, 1),
+		others:        make(chan *otherWriter, 1),
 	}
 	c.matcher = newMatcher(c.Cache, c.claims)
 	if err := c.watch(); err != nil {
@@ -121,17 +122,21 @@ func (c *Controller) Run(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	if other := c.work(ctx); other != nil {
-		klog.FromContext(ctx).Error(other, "Stopped binding claims until this process is restarted: the PV controller is running. "+
-			"Start kube-controller-manager with --controllers=*,-persistentvolume-binder-controller, or set claimBinder.inPlace.enabled to false")
 		metrics.SetInPlaceStopped(true)
 		defer metrics.SetInPlaceStopped(false)
+		phase := other.volume.Status.Phase
+		klog.FromContext(ctx).Error(nil, "Stopped binding claims until this process is restarted: the PV controller is running. "+
+			"Start kube-controller-manager with --controllers=*,-persistentvolume-binder-controller, or set claimBinder.inPlace.enabled to false",
+			"manager", other.name, logkeys.Volume, klog.KObj(other.volume), "phase", phase)
+		c.Events.Eventf(other.volume, nil, v1.EventTypeWarning, rules.ReasonOtherPVController, action,
+			"%q set the phase to %s: stowage-controller, which works instead of the PV controller, stopped binding claims", other.name, phase)
 		<-ctx.Done()
 	}
 	return nil
 }
 
 // work reconciles until ctx ends, or until another PV controller is found, which it returns.
-func (c *Controller) work(ctx context.Context) (other error) {
+func (c *Controller) work(ctx context.Context) (other *otherWriter) {
 	c.working.Store(true)
 	defer c.working.Store(false)
 	ctx, stop := context.WithCancel(ctx)
@@ -149,15 +154,19 @@ func (c *Controller) work(ctx context.Context) (other error) {
 	return other
 }
 
+// otherWriter is a manager that set the phase of a volume as a PV controller does.
+type otherWriter struct {
+	name   string
+	volume *v1.PersistentVolume
+}
+
 // checkWriter stops the controller if another one sets phases of volumes.
 func (c *Controller) checkWriter(before, after *v1.PersistentVolume) {
 	other := rules.OtherWriter(before, after, manager)
 	if other == "" || !c.working.CompareAndSwap(true, false) {
 		return
 	}
-	c.others <- fmt.Errorf("%q set the phase of volume %q to %s", other, after.Name, after.Status.Phase)
-	c.Events.Eventf(after, nil, v1.EventTypeWarning, rules.ReasonOtherPVController, action,
-		"%q set the phase to %s: stowage-controller, which works instead of the PV controller, stopped binding claims", other, after.Status.Phase)
+	c.others <- &otherWriter{name: other, volume: after}
 }
 
 // KeepPhaseWriters removes the managed fields of a volume but for those that show whether another PV

@@ -110,7 +110,7 @@ func otherController(e *fixture.Env, process *cluster.Process) {
 	if err := process.Signal(syscall.SIGCONT); err != nil {
 		e.T.Fatal(err)
 	}
-	e.WaitEvent(metav1.NamespaceDefault, e.Name("v"), "OtherPVController", "kube-controller-manager", "stopped binding claims")
+	e.WaitEvent(metav1.NamespaceDefault, "", "OtherPVController", "kube-controller-manager", "stopped binding claims")
 	e.CreatePVC(e.PVC("c").Class("").VolumeName(e.Name("w")))
 	e.CreatePVs(e.PV("w").Class(""))
 	e.WaitBound("c", "w")

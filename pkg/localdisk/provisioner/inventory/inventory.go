@@ -294,6 +294,9 @@ func (l *Lister) create(ctx context.Context, slot int) error {
 		return err
 	}
 	name := stowage.LocalDiskName(l.Node, slot)
+	if name == "" {
+		return fmt.Errorf("create a LocalDisk: the name of node %s has more than 250 characters; turn off listDisks", l.Node)
+	}
 	object, err := l.Disks.Create(ctx, &stowage.LocalDisk{
 		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{owner}},
 		Spec:       stowage.LocalDiskSpec{NodeName: l.Node},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -232,6 +233,20 @@ func TestLister(t *testing.T) {
 				stop()
 			})
 		})
+	}
+}
+
+// TestLongNodeName: a node whose disks cannot have names gets a clear error.
+func TestLongNodeName(t *testing.T) {
+	n := newNode()
+	n.attach("/dev/sda", "wwn:a", "1")
+	l := New(Config{
+		Node: strings.Repeat("a", 251), Devices: n, Disks: n, Enabled: func() bool { return true },
+		Owner: func(context.Context) (metav1.OwnerReference, error) { return metav1.OwnerReference{}, nil },
+	})
+	l.Scanned(disk.Scanned{})
+	if err := l.pass(t.Context()); err == nil || !strings.Contains(err.Error(), "more than 250 characters") {
+		t.Errorf("the error is %v", err)
 	}
 }
 

@@ -222,7 +222,7 @@ func TestLister(t *testing.T) {
 					if s.do != nil {
 						s.do(n, &scanned)
 					}
-					for end := time.Now().Add(max(s.after, 2*scansEvery)); time.Now().Before(end); time.Sleep(scansEvery) {
+					for end := time.Now().Add(max(s.after, 2*scansEvery)); time.Now().Before(end); time.Sleep(scansEvery) { //nolint:forbidigo // in a synctest bubble
 						l.Scanned(scanned)
 					}
 					synctest.Wait()
@@ -275,7 +275,7 @@ func TestReads(t *testing.T) {
 						n.attach("/dev/sda", "wwn:a", "2")
 					}
 					l.Scanned(disk.Scanned{})
-					time.Sleep(time.Minute)
+					time.Sleep(time.Minute) //nolint:forbidigo // in a synctest bubble
 				}
 				stop()
 				if got := len(n.reads); got != tc.want {

@@ -98,9 +98,11 @@ func (c *Controller) collect(r *classRun, now time.Time) {
 	c.mu.Lock()
 	last := c.historyOf(r.class).last
 	c.mu.Unlock()
+	all := loop.List[corev1.PersistentVolumeClaim](c.claims, byClass, r.class)
+	slices.SortFunc(all, rules.Order) // pointers are sorted in less time than what is collected
+	r.of, r.limit = make([]volumecache.Podless, 0, len(all)), maxBinding
 	var selecting []volumecache.Podless
-	r.limit = maxBinding
-	for _, observed := range loop.List[corev1.PersistentVolumeClaim](c.claims, byClass, r.class) {
+	for _, observed := range all {
 		claim := c.volumes.Claim(observed.Namespace, observed.Name)
 		if claim == nil || !rules.Waits(claim, c.Annotations) {
 			continue // the informer had not observed yet that this process has bound it

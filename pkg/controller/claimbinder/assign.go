@@ -32,8 +32,6 @@ const (
 	// fewEvents bounds the events about claims of a class in moreEvents; the others follow later.
 	fewEvents  = 100
 	moreEvents = 10 * time.Second
-	// runShare is how many times as long as a run takes no other run for the class begins.
-	runShare = 9
 )
 
 // classRun is one run for a class.
@@ -60,12 +58,12 @@ func (c *Controller) assign(ctx context.Context, name string) (time.Duration, er
 	r := newRun(name)
 	err := c.assignClass(ctx, r, begin)
 	c.record(r)
-	return c.endRun(r, time.Since(begin)), err
+	return c.endRun(r), err
 }
 
 func (c *Controller) assignClass(ctx context.Context, r *classRun, begin time.Time) error {
 	object := c.volumes.Class(r.class)
-	if !rules.Binds(object) {
+	if !claims.LateBinding(object) {
 		return nil
 	}
 	c.collect(r, begin)
@@ -124,7 +122,7 @@ func (c *Controller) collect(r *classRun, now time.Time) {
 		return 0
 	}
 	slices.SortFunc(r.of, func(a, b volumecache.Podless) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), rules.Order(a.Claim, b.Claim))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), claims.ByAge(a.Claim, b.Claim))
 	})
 }
 
@@ -170,7 +168,7 @@ func (c *Controller) collectOne(r *classRun, claim *corev1.PersistentVolumeClaim
 // turn. Others follow in the next run if they were not considered since the last event.
 func (c *Controller) nextSelecting(r *classRun, all []volumecache.Podless, last uint64) []volumecache.Podless {
 	slices.SortFunc(all, func(a, b volumecache.Podless) int {
-		return cmp.Or(cmp.Compare(r.considered[a.Claim.UID], r.considered[b.Claim.UID]), rules.Order(a.Claim, b.Claim))
+		return cmp.Or(cmp.Compare(r.considered[a.Claim.UID], r.considered[b.Claim.UID]), claims.ByAge(a.Claim, b.Claim))
 	})
 	all = claims.InTurn(all, func(of volumecache.Podless) string { return of.Claim.Namespace })
 	few := min(fewSelectors, len(all))
@@ -212,17 +210,12 @@ func (r *classRun) wake(after time.Duration) {
 	}
 }
 
-// endRun records how many claims of the class wait, and how long no other run may begin. It
-// returns after which time the run is repeated.
-func (c *Controller) endRun(r *classRun, took time.Duration) time.Duration {
+// endRun records how many claims of the class wait. It returns after which time the run is repeated.
+func (c *Controller) endRun(r *classRun) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.waiting > 0 {
-		h := c.historyOf(r.class)
-		h.waiting, h.pause = r.waiting, runShare*took
-		if r.again > 0 {
-			r.again = max(r.again, h.pause)
-		}
+		c.historyOf(r.class).waiting = r.waiting
 	} else {
 		delete(c.runs, r.class)
 	}

@@ -78,9 +78,8 @@ type Controller struct {
 
 // history is what is kept of the runs for a class.
 type history struct {
-	waiting int           // claims that wait
-	pause   time.Duration // the least time before the next run
-	last    uint64        // the number of the last event that may concern the class
+	waiting int    // claims that wait
+	last    uint64 // the number of the last event that may concern the class
 	// reported counts the events about claims since the time.
 	reported int
 	since    time.Time
@@ -121,7 +120,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		c.enqueueClass(class)
 	}
 	var running sync.WaitGroup
-	running.Go(func() { loop.Run(ctx, c.classes, 1, c.assign) })
+	running.Go(func() { loop.RunPaced(ctx, c.classes, c.assign) })
 	running.Go(func() { loop.Run(ctx, c.binding, workers, c.bind) })
 	running.Wait()
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)

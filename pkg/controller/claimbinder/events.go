@@ -73,7 +73,7 @@ func (c *Controller) record(r *classRun) {
 	if len(r.reports) == 0 {
 		return
 	}
-	slices.SortFunc(r.reports, func(a, b report) int { return rules.Order(a.claim, b.claim) })
+	slices.SortFunc(r.reports, func(a, b report) int { return claims.ByAge(a.claim, b.claim) })
 	inTurn := claims.InTurn(r.reports, func(of report) string { return of.claim.Namespace })
 	for _, of := range inTurn[:c.spendEvents(r)] {
 		c.event(of.claim, of.reason, of.note())

@@ -63,17 +63,14 @@ func (c *Controller) watch() error {
 	)
 }
 
-// enqueueClass requests a run for the class. Runs take at most a tenth of the time, whatever the
-// number of events and claims.
+// enqueueClass requests a run for the class.
 func (c *Controller) enqueueClass(name string) {
-	after := runDelay
 	c.mu.Lock()
 	if h := c.runs[name]; h != nil {
 		c.countEvent(h)
-		after = max(after, h.pause)
 	}
 	c.mu.Unlock()
-	c.classes.AddAfter(name, after)
+	c.classes.AddAfter(name, runDelay)
 }
 
 // enqueueWaiting enqueues all classes with claims that wait.

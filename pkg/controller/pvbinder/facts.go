@@ -100,15 +100,7 @@ func precedes(a, b *v1.PersistentVolumeClaim, ref *v1.ObjectReference) bool {
 	if named := match.RefersTo(ref, a); named != match.RefersTo(ref, b) {
 		return named
 	}
-	return older(a, b)
-}
-
-// older reports whether claim a was created before b; in the same second, the first by name.
-func older(a, b *v1.PersistentVolumeClaim) bool {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
-	}
-	return keyOf(a) < keyOf(b)
+	return claims.ByAge(a, b) < 0
 }
 
 // keyOf returns namespace/name.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"stowage.dev/stowage/pkg/loop"
+	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
@@ -24,7 +25,7 @@ const (
 	maxBinding = 100
 	// fewSelectors bounds the claims with label selectors that one run considers: users write the
 	// selectors, and evaluating one may read all volumes of a class. Those that were considered longest
-	// ago come first.
+	// ago come first, of all namespaces in turn.
 	fewSelectors = 64
 )
 
@@ -61,7 +62,7 @@ type waiting struct {
 	// volume is what was assigned to it, nil for none.
 	volume *v1.PersistentVolume
 	gone   bool
-	// considered is the class's offers when the claim was assigned last; for claims with selectors.
+	// considered is the class's offers when a run considered the claim; for claims with selectors.
 	considered uint64
 }
 
@@ -168,12 +169,7 @@ func (m *matcher) assign(_ context.Context, class string) (time.Duration, error)
 	if r == nil {
 		return 0, nil
 	}
-	slices.SortFunc(r.all, func(a, b *waiting) int {
-		if older(a.request.Claim, b.request.Claim) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(r.all, func(a, b *waiting) int { return claims.ByAge(a.request.Claim, b.request.Claim) })
 	open, more := r.open()
 	requests := make([]*match.Request, len(open))
 	for i, w := range open {
@@ -210,24 +206,25 @@ func (m *matcher) begin(class string) *run {
 func (r *run) open() (open []*waiting, more bool) {
 	var selecting []*waiting
 	for _, w := range r.all {
-		if w.volume == nil && w.request.Selector != nil {
+		if w.volume == nil && w.request.Selector != nil && w.considered != r.offers {
 			selecting = append(selecting, w)
 		}
 	}
 	slices.SortStableFunc(selecting, func(a, b *waiting) int { return cmp.Compare(a.considered, b.considered) })
-	skipped := sets.New(selecting[min(fewSelectors, len(selecting)):]...)
-	for _, w := range selecting {
-		if !skipped.Has(w) {
-			w.considered = r.offers
-		}
-		more = more || w.considered != r.offers
-	}
+	selecting = claims.InTurn(selecting, func(w *waiting) string { return w.request.Claim.Namespace })
+	few := min(fewSelectors, len(selecting))
+	chosen := sets.New(selecting[:few]...)
 	for _, w := range r.all {
-		if w.volume == nil && !skipped.Has(w) {
+		switch {
+		case w.volume != nil:
+		case chosen.Has(w):
+			w.considered = r.offers
+			open = append(open, w)
+		case w.request.Selector == nil:
 			open = append(open, w)
 		}
 	}
-	return open, more
+	return open, len(selecting) > few
 }
 
 // end records what was assigned, and returns the claims that have an answer now.
@@ -249,7 +246,10 @@ func (m *matcher) end(r *run, open []*waiting, volumes []*v1.PersistentVolume) (
 		r.limit--
 	}
 	for _, w := range open {
-		if r.limit > 0 && !w.answered && !w.gone {
+		switch {
+		case r.limit == 0:
+			w.considered = 0 // it may have come too late
+		case !w.answered && !w.gone:
 			w.answered = true
 			keys = append(keys, keyOf(w.request.Claim))
 		}

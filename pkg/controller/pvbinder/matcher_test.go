@@ -32,7 +32,7 @@ type testbed struct {
 	t        *testing.T
 	volumes  map[string]*v1.PersistentVolume
 	reserved map[types.UID]string // names of volumes by the claims' UIDs
-	most     int                  // requests of one call of AssignAnywhere
+	calls    [][]*match.Request   // of AssignAnywhere
 	during   func()               // is called by AssignAnywhere; nil for none
 }
 
@@ -51,7 +51,7 @@ func (b *testbed) Volume(name string) *v1.PersistentVolume { return b.volumes[na
 // AssignAnywhere implements Cache: each request gets the best volume that is left.
 func (b *testbed) AssignAnywhere(class string, requests []*match.Request, limit int) []*v1.PersistentVolume {
 	assigned := make([]*v1.PersistentVolume, len(requests))
-	b.most = max(b.most, len(requests))
+	b.calls = append(b.calls, requests)
 	for i, r := range requests {
 		if limit == 0 {
 			break
@@ -225,8 +225,8 @@ func TestMaxBinding(t *testing.T) {
 	}
 }
 
-// TestManySelectors: a run considers a bounded number of claims with selectors, those that were considered
-// longest ago first, until all have an answer.
+// TestManySelectors: a run considers a bounded number of claims with selectors, of all namespaces in turn,
+// until all have an answer.
 func TestManySelectors(t *testing.T) {
 	t.Parallel()
 	b := newTestbed(t)
@@ -235,8 +235,18 @@ func TestManySelectors(t *testing.T) {
 		claims[i] = aged(strconv.Itoa(i), int64(i)).Selector(&metav1.LabelSelector{MatchLabels: map[string]string{"disk": "d"}})
 		b.chosen(claims[i])
 	}
-	if keys := b.run(); len(keys) != len(claims) || b.most != fewSelectors {
-		t.Errorf("%d claims are answered, want %d; a run considered %d, want %d", len(keys), len(claims), b.most, fewSelectors)
+	last := aged("last", 999).Namespace("other").Selector(&metav1.LabelSelector{MatchLabels: map[string]string{"disk": "d"}})
+	b.chosen(last)
+	keys := b.run()
+	var considered []int
+	for _, requests := range b.calls {
+		considered = append(considered, len(requests))
+	}
+	if diff := cmp.Diff([]int{fewSelectors, fewSelectors, fewSelectors, 1}, considered); diff != "" || len(keys) != len(claims)+1 {
+		t.Errorf("%d claims are answered; claims of each run (-want +got):\n%s", len(keys), diff)
+	}
+	if !slices.ContainsFunc(b.calls[0], func(r *match.Request) bool { return r.Claim.Namespace == "other" }) {
+		t.Error("the first run considers one namespace only")
 	}
 	b.set("pv", free("pv", "1Gi").Label("disk", "other"))
 	b.set("pv-d", free("pv-d", "1Gi").Label("disk", "d"))

@@ -221,6 +221,11 @@ func SelectedNode(claim *v1.PersistentVolumeClaim) string {
 	return claim.Annotations[plan.AnnSelectedNode]
 }
 
+// ByAge orders claims: the oldest first, of those of one second by their UIDs.
+func ByAge(a, b *v1.PersistentVolumeClaim) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+}
+
 // InTurn returns the items so that namespaces alternate, in the order of their first items. Items of
 // a namespace keep their order.
 func InTurn[T any](items []T, namespace func(T) string) []T {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/storage/ephemeral"
 	"k8s.io/component-helpers/storage/volume"
 
@@ -161,6 +162,44 @@ func TestInTurn(t *testing.T) {
 	} {
 		if diff := cmp.Diff(tc.want, InTurn(tc.items, namespace)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestLateBinding(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		class *storagev1.StorageClass
+		want  bool
+	}{
+		"none":      {},
+		"immediate": {class: builders.MakeClass("c").Immediate().Obj()},
+		"no mode":   {class: &storagev1.StorageClass{}},
+		"late":      {class: builders.MakeClass("c").BindingMode(storagev1.VolumeBindingWaitForFirstConsumer).Obj(), want: true},
+	} {
+		if got := LateBinding(tc.class); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestByAge(t *testing.T) {
+	t.Parallel()
+	claim := func(uid string, seconds int64) *v1.PersistentVolumeClaim {
+		c := builders.MakePVC("c").UID(uid).Obj()
+		c.CreationTimestamp = metav1.Unix(seconds, 0)
+		return c
+	}
+	for name, tc := range map[string]struct {
+		a, b *v1.PersistentVolumeClaim
+		want int
+	}{
+		"older":    {claim("b", 1), claim("a", 2), -1},
+		"younger":  {claim("a", 2), claim("b", 1), 1},
+		"same age": {claim("a", 1), claim("b", 1), -1},
+	} {
+		if got := ByAge(tc.a, tc.b); got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
 		}
 	}
 }

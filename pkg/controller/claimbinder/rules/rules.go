@@ -6,13 +6,11 @@
 package rules
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
@@ -59,25 +57,11 @@ func Node(claim *corev1.PersistentVolumeClaim) string {
 	return claim.Annotations[wellknown.BindNodeAnnotation]
 }
 
-// Binds reports whether claims of the class are bound late: those of other classes are left to
-// the PV controller, which would bind them at the same time. A class that does not exist is nil.
-func Binds(class *storagev1.StorageClass) bool {
-	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
-}
-
 // Scheduling reports whether a scheduler may bind the claims of the pod: it has no scheduling
 // gates and has not ended.
 func Scheduling(pod *corev1.Pod) bool {
 	return len(pod.Spec.SchedulingGates) == 0 && pod.DeletionTimestamp == nil &&
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
-}
-
-// Order orders claims by their priority: the oldest first.
-func Order(a, b *corev1.PersistentVolumeClaim) int {
-	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-	}
-	return cmp.Compare(a.UID, b.UID)
 }
 
 // Stock is what is free of a class, for users.

@@ -8,8 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/scheduling/match"
@@ -52,23 +50,6 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-func TestBinds(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		class *storagev1.StorageClass
-		want  bool
-	}{
-		"none":      {},
-		"immediate": {class: builders.MakeClass("c").Immediate().Obj()},
-		"no mode":   {class: &storagev1.StorageClass{}},
-		"late":      {class: builders.MakeClass("c").BindingMode(storagev1.VolumeBindingWaitForFirstConsumer).Obj(), want: true},
-	} {
-		if got := Binds(tc.class); got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
 func TestScheduling(t *testing.T) {
 	t.Parallel()
 	gated := builders.MakePod("p").Obj()
@@ -86,27 +67,6 @@ func TestScheduling(t *testing.T) {
 	} {
 		if got := Scheduling(tc.pod); got != tc.want {
 			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
-func TestOrder(t *testing.T) {
-	t.Parallel()
-	claim := func(uid string, seconds int64) *corev1.PersistentVolumeClaim {
-		c := builders.MakePVC("c").UID(uid).Obj()
-		c.CreationTimestamp = metav1.Unix(seconds, 0)
-		return c
-	}
-	for name, tc := range map[string]struct {
-		a, b *corev1.PersistentVolumeClaim
-		want int
-	}{
-		"older":    {claim("b", 1), claim("a", 2), -1},
-		"younger":  {claim("a", 2), claim("b", 1), 1},
-		"same age": {claim("a", 1), claim("b", 1), -1},
-	} {
-		if got := Order(tc.a, tc.b); got != tc.want {
-			t.Errorf("%s: %d, want %d", name, got, tc.want)
 		}
 	}
 }

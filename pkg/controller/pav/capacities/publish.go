@@ -26,6 +26,7 @@ import (
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/pav/render"
+	"stowage.dev/stowage/pkg/scheduling/claims"
 )
 
 // maxCounted limits the UIDs in the annotation pav-counted. A tenant who has more volumes made on
@@ -94,7 +95,7 @@ func (c *Controller) wanted(p *stowage.PavProvisioner, spec *stowage.PavProvisio
 		return nil, "", fmt.Errorf("list StorageClasses: %w", err)
 	}
 	for _, class := range classes {
-		if class.Provisioner != p.Name || class.VolumeBindingMode == nil || *class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer {
+		if class.Provisioner != p.Name || !claims.LateBinding(class) {
 			continue
 		}
 		annotations := map[string]string{wellknown.PavNodeAnnotation: name}

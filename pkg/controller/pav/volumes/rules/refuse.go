@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/scheduling/claims"
 )
 
 const (
@@ -47,7 +47,7 @@ func (f *Facts) begin() Step {
 	}
 	node := c.Annotations[AnnSelectedNode]
 	switch {
-	case node == "" && lateBinding(f.Class):
+	case node == "" && claims.LateBinding(f.Class):
 		return None{} // the scheduler has not selected a node
 	case node != "" && f.Node == nil:
 		return f.certain(ReleaseNode{})
@@ -65,10 +65,6 @@ func (f *Facts) begin() Step {
 func populated(c *corev1.PersistentVolumeClaim) bool {
 	ref := c.Spec.DataSourceRef
 	return ref != nil && c.Spec.DataSource == nil && ref.Kind != "PersistentVolumeClaim" && ref.Kind != "VolumeSnapshot"
-}
-
-func lateBinding(class *storagev1.StorageClass) bool {
-	return class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
 // refusal returns why no volume is made for the claim; nil if one can be.
@@ -108,9 +104,9 @@ func (f *Facts) refuseClass() *Refuse {
 		return refuse(ClassUnsuitable, "the StorageClass of the claim does not exist")
 	case class.Provisioner != p.Name:
 		return refuse(ClassUnsuitable, "provisioner of StorageClass %s is %s, but the claim's annotation names %s", class.Name, class.Provisioner, p.Name)
-	case !lateBinding(class) && !p.Access.Anywhere():
+	case !claims.LateBinding(class) && !p.Access.Anywhere():
 		return refuse(ClassUnsuitable, "volumeBindingMode of StorageClass %s must be WaitForFirstConsumer, because spec.accessibility of PavProvisioner %s is not Anywhere", class.Name, p.Name)
-	case !lateBinding(class) && len(class.AllowedTopologies) > 0:
+	case !claims.LateBinding(class) && len(class.AllowedTopologies) > 0:
 		return refuse(ClassUnsuitable, "volumeBindingMode of StorageClass %s must be WaitForFirstConsumer, because it has allowedTopologies", class.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(class.Parameters)) {

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
-	"stowage.dev/stowage/pkg/controller/claimbinder/rules"
+	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/plan"
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -56,18 +56,18 @@ func TestTooFewVolumes(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
 	e.AddNodes(e.Node("n1"))
-	var claims []*corev1.PersistentVolumeClaim
+	var waiting []*corev1.PersistentVolumeClaim
 	for i := range 8 {
-		claims = append(claims, e.CreatePVC(now(e, fmt.Sprintf("c%d", i)).Request("2Gi")))
+		waiting = append(waiting, e.CreatePVC(now(e, fmt.Sprintf("c%d", i)).Request("2Gi")))
 	}
 	e.CreatePVs(e.LocalPV("small", "n1").Capacity("1Gi"))
-	for _, claim := range claims {
+	for _, claim := range waiting {
 		e.WaitEvent(e.Namespace, claim.Name, "NoVolumeForClaim", e.Name("local"), "2Gi, ReadWriteOnce")
 	}
 	e.CreatePVs(e.LocalPV("v1", "n1").Capacity("2Gi"), e.LocalPV("v2", "n1").Capacity("3Gi"), e.LocalPV("v3", "n1").Capacity("4Gi"))
-	slices.SortFunc(claims, rules.Order)
+	slices.SortFunc(waiting, claims.ByAge)
 	bound := func() (names []string) {
-		for _, claim := range claims {
+		for _, claim := range waiting {
 			if seen := e.SeenPVC(claim.Name); seen != nil && plan.IsBound(seen) {
 				names = append(names, claim.Name)
 			}
@@ -75,7 +75,7 @@ func TestTooFewVolumes(t *testing.T) {
 		return names
 	}
 	e.Wait("three claims to be bound", func() bool { return len(bound()) == 3 })
-	if diff := cmp.Diff([]string{claims[0].Name, claims[1].Name, claims[2].Name}, bound()); diff != "" {
+	if diff := cmp.Diff([]string{waiting[0].Name, waiting[1].Name, waiting[2].Name}, bound()); diff != "" {
 		t.Errorf("claims that are bound (-want +got):\n%s", diff)
 	}
 }

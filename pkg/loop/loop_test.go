@@ -28,7 +28,7 @@ func TestRunPaced(t *testing.T) {
 			if queue.Add("key"); key == "key" {
 				queue.Add("another")
 			}
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			if len(at["key"]) == 3 {
 				cancel()
 			}

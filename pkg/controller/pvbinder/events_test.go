@@ -66,7 +66,7 @@ func TestManyEvents(t *testing.T) {
 		if n := len(recorder.Events); n != manyEvents+2 {
 			t.Errorf("%d events, want two more", n)
 		}
-		time.Sleep(longest)
+		<-time.After(longest)
 		for _, claim := range claims[manyEvents:] {
 			if later := c.record(claim, waits); later > 0 {
 				t.Errorf("claim %s waits for another %s", claim.Name, later)

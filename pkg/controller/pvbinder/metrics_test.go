@@ -81,7 +81,7 @@ func measured(t *testing.T) map[string]float64 {
 		for _, metric := range family.GetMetric() {
 			key := name
 			for _, label := range metric.GetLabel() {
-				key += " " + label.GetValue()
+				key = strings.Join([]string{key, label.GetValue()}, " ")
 			}
 			if value := metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + float64(metric.GetHistogram().GetSampleCount()); value != 0 {
 				values[key] = value
@@ -179,7 +179,7 @@ func TestOtherController(t *testing.T) {
 		c.checkWriter(before, after) // this replica does not lead
 		ended := make(chan error, 1)
 		go func() { ended <- c.Run(ctx) }()
-		time.Sleep(time.Second) // until the informers are synced
+		<-time.After(time.Second) // until the informers are synced
 		synctest.Wait()
 		if got := changes(); len(got) > 0 || len(recorder.Events) > 0 {
 			t.Errorf("metrics %v and %d events before it leads", got, len(recorder.Events))

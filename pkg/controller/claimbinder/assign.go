@@ -97,7 +97,7 @@ func (c *Controller) collect(r *classRun, now time.Time) {
 	last := c.historyOf(r.class).last
 	c.mu.Unlock()
 	all := loop.List[corev1.PersistentVolumeClaim](c.claims, byClass, r.class)
-	slices.SortFunc(all, rules.Order) // pointers are sorted in less time than what is collected
+	slices.SortFunc(all, claims.ByAge) // pointers are sorted in less time than what is collected
 	r.of, r.limit = make([]volumecache.Podless, 0, len(all)), maxBinding
 	var selecting []volumecache.Podless
 	for _, observed := range all {

@@ -6,6 +6,7 @@ package extender
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,40 +18,50 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
 )
 
-// unknownNode is the reason for nodes that the informer has not delivered yet. It will,
-// and then any event requeues the pod.
+// unknownNode is the reason for nodes that the informer has not delivered yet, if the pod
+// fits others.
 const unknownNode = "node(s) were not known to the volume extender yet"
 
 // filter returns which of the nodes the pod's claims fit. It reserves nothing. A node
-// that does not fit is an entry of the answer, not an error.
+// that does not fit is an entry of the answer, not an error. If none fits and some are
+// unknown, that is an error: kube-scheduler retries after the pod's backoff, whereas no
+// event of its own follows when the extender observes the node.
 func (e *Extender) filter(ctx context.Context, args *extenderv1.ExtenderArgs) (*verdict, error) {
 	if args.Pod == nil {
 		return nil, errNoPod
 	}
 	verdict := newVerdict(e.candidates(args))
-	if !claims.Any(args.Pod) {
-		err := verdict.all(ctx)
-		return verdict, err
+	err := e.answer(ctx, args.Pod, verdict)
+	if err == nil && !verdict.any() && verdict.unknown > 0 {
+		err = fmt.Errorf("no node fits, and %d of %d were not known to the volume extender yet", verdict.unknown, verdict.of.len())
 	}
-	if _, bound := e.observed(args.Pod); !bound {
-		e.gate.awaitBinds(ctx, args.Pod.UID)
+	return verdict, err
+}
+
+// answer fills in the verdict, and waits where the extender may be behind the scheduler.
+func (e *Extender) answer(ctx context.Context, pod *v1.Pod, verdict *verdict) error {
+	if !claims.Any(pod) {
+		return verdict.all(ctx)
 	}
-	q := e.gate.newQuery(args.Pod.UID, verdict.of.len())
-	err := e.decide(ctx, args.Pod, verdict)
+	if _, bound := e.observed(pod); !bound {
+		e.gate.awaitBinds(ctx, pod.UID)
+	}
+	q := e.gate.newQuery(pod.UID, verdict.of.len())
+	err := e.decide(ctx, pod, verdict)
 	if err != nil || verdict.any() {
-		return verdict, err
+		return err
 	}
-	seen, bound := e.observed(args.Pod)
-	if again := e.gate.recordRejection(q); seen && (bound || !again) {
-		return verdict, nil
+	seen, bound := e.observed(pod)
+	if again := e.gate.recordRejection(q); seen && verdict.unknown == 0 && (bound || !again) {
+		return nil
 	}
 	bounded, done := e.gate.startWait(ctx, e.gate.informerLag)
 	defer done()
 	for err == nil && !verdict.any() && e.gate.waitForChange(bounded, &q) {
 		verdict.reset()
-		err = e.decide(ctx, args.Pod, verdict)
+		err = e.decide(ctx, pod, verdict)
 	}
-	return verdict, err
+	return err
 }
 
 // observed reports whether the informers have delivered the pod, its claims and their
@@ -87,7 +98,7 @@ func (e *Extender) decide(ctx context.Context, pod *v1.Pod, verdict *verdict) er
 	err = verdict.of.each(ctx, func(i int, name string, node *v1.Node) {
 		switch {
 		case node == nil:
-			verdict.reject(name, unknownNode, false)
+			verdict.rejectUnknown(name)
 		case pinned != "" && pinned != name:
 			verdict.reject(name, match.NodeNotSelected.String(), false)
 		case e.evaluate(verdict, i, at, node) && inflight != nil:
@@ -130,6 +141,7 @@ type verdict struct {
 	of                   candidates
 	accepted             *[]int
 	failed, unresolvable *[]rejection
+	unknown              int    // nodes
 	err                  string // of the call as a whole
 }
 
@@ -161,15 +173,21 @@ func (v *verdict) reject(node, why string, resolvable bool) {
 	*list = append(*list, rejection{node, why})
 }
 
+func (v *verdict) rejectUnknown(node string) {
+	v.unknown++
+	v.reject(node, unknownNode, false)
+}
+
 // reset removes all results.
 func (v *verdict) reset() {
+	v.unknown = 0
 	*v.accepted, *v.failed, *v.unresolvable = (*v.accepted)[:0], (*v.failed)[:0], (*v.unresolvable)[:0]
 }
 
 func (v *verdict) all(ctx context.Context) error {
 	return v.of.each(ctx, func(i int, name string, node *v1.Node) {
 		if node == nil {
-			v.reject(name, unknownNode, false)
+			v.rejectUnknown(name)
 			return
 		}
 		v.accept(i)

@@ -8,9 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	extender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 	"stowage.dev/stowage/pkg/scheduling/match"
@@ -105,6 +108,52 @@ func TestFilterWaitsForInformers(t *testing.T) {
 	}
 }
 
+// TestUnknownNodes: nothing wakes a pod when the extender observes a node, so a pod that
+// fits none of the known ones is an error, which kube-scheduler retries.
+func TestUnknownNodes(t *testing.T) {
+	t.Parallel()
+	p := pod("p", "c")
+	for name, tc := range map[string]struct {
+		nodes     []string
+		meanwhile []metav1.Object
+		want      extenderv1.ExtenderFilterResult
+		waited    time.Duration
+	}{
+		"the node arrives": {
+			nodes: []string{"a", "x"}, meanwhile: []metav1.Object{volume("v", "x", "1Gi").Obj(), node("x")},
+			want: extenderv1.ExtenderFilterResult{NodeNames: names("x"), FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"a": match.NoVolume.String()}},
+		},
+		"the node arrives, and is too small": {
+			nodes: []string{"a", "x"}, meanwhile: []metav1.Object{node("x")}, waited: maxInformerLag,
+			want: extenderv1.ExtenderFilterResult{NodeNames: names(), FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"a": match.NoVolume.String(), "x": match.NoVolume.String()}},
+		},
+		"nothing arrives": {
+			nodes: []string{"a", "x", "y"}, waited: maxInformerLag,
+			want: extenderv1.ExtenderFilterResult{NodeNames: names(), FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{}, Error: "no node fits, and 2 of 3 were not known to the volume extender yet"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newTestbed(t, extender.ModeFull, localClass(), node("a"), p, claim("c", "1Gi").Obj())
+				synctest.Wait()
+				asked, got := time.Now(), make(chan extenderv1.ExtenderFilterResult)
+				go func() { got <- w.filterNames(p, tc.nodes...) }()
+				synctest.Wait()
+				for _, object := range tc.meanwhile {
+					w.show(object)
+				}
+				if diff := cmp.Diff(tc.want, <-got); diff != "" {
+					t.Errorf("answer (-want +got):\n%s", diff)
+				}
+				if waited := time.Since(asked); waited != tc.waited {
+					t.Errorf("filter waited %s, want %s", waited, tc.waited)
+				}
+			})
+		})
+	}
+}
+
 // reserve reserves volumes on node a for the pod "other" with the claim "d".
 func reserve(w *testbed) {
 	w.t.Helper()
@@ -117,13 +166,13 @@ func reserve(w *testbed) {
 	}
 }
 
-// show creates a pod, claim or volume, which the informers deliver.
+// show creates a node, pod, claim or volume, which the informers deliver.
 func (w *testbed) show(object metav1.Object) {
 	w.t.Helper()
 	var err error
 	switch o := object.(type) {
-	case *v1.Pod:
-		err = w.client.Tracker().Add(w.stamped(o))
+	case *v1.Node, *v1.Pod:
+		err = w.client.Tracker().Add(w.stamped(o.(runtime.Object)))
 	case *v1.PersistentVolumeClaim:
 		_, err = w.client.CoreV1().PersistentVolumeClaims(o.Namespace).Create(w.t.Context(), o, metav1.CreateOptions{})
 	case *v1.PersistentVolume:

@@ -76,7 +76,10 @@ func askAboutPart(e *fixture.Env) {
 	e.AddNodes(machines[:nodes-1]...)
 	e.AddNodes(machines[nodes-1])
 	e.CreatePVs(e.LocalPV("only", last))
-	e.WaitScheduled(e.CreatePod(builders.MakePod("knows").Namespace(e.Namespace).SchedulerName(d.name).NodeSelector(v1.LabelHostname, e.Name(last))), last)
+	// The first to use another volume of the last node shows that scheduler and extender have observed both.
+	e.CreatePVs(e.LocalPV("other", last).Capacity("2Gi"))
+	e.CreatePVC(e.PVC("other").Request("2Gi"))
+	e.WaitScheduled(e.CreatePod(builders.MakePod("knows").Namespace(e.Namespace).SchedulerName(d.name).PVC("other").NodeSelector(v1.LabelHostname, e.Name(last))), last)
 	e.CreatePVC(e.PVC("data"))
 	pod := e.CreatePod(anywhere("pod", d))
 	refused := fixture.Refusal(e.WaitUnschedulable(pod, noVolume))

@@ -14,39 +14,37 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// competitorPods is how many pods each of two schedulers has.
-var competitorPods = campaign.Scale(15, 150)
-
 // TestSchedulersCompete: two independent schedulers give
 // volumes of one class to the claims of their pods at the same time.
 func TestSchedulersCompete(t *testing.T) {
 	t.Parallel()
 	campaign.Begin(t)
 	direct, controller, stock := fixture.Profile{}, fixture.Profile{Args: fixture.PVControllerArgs()}, fixture.Profile{Stock: true}
+	pods := 2 * campaign.Scale(15, 150)
+	fewer := min(pods, 100) // a node takes 110
 	for name, tc := range map[string]struct {
-		profiles [2]fixture.Profile
-		claims   int // of each pod
-		spare    int // volumes more than claims
+		profiles       [2]fixture.Profile
+		pods, claims   int // claims of each pod
+		nodes, volumes int
 	}{
-		"Direct and the stock scheduler, not a volume to spare":       {[2]fixture.Profile{direct, stock}, 1, 0},
-		"PVController and the stock scheduler, not a volume to spare": {[2]fixture.Profile{controller, stock}, 1, 0},
-		"two of Stowage, not a volume to spare":                       {[2]fixture.Profile{direct, direct}, 1, 0},
+		"Direct and the stock scheduler, not a volume to spare":       {[2]fixture.Profile{direct, stock}, pods, 1, 20, pods},
+		"PVController and the stock scheduler, not a volume to spare": {[2]fixture.Profile{controller, stock}, pods, 1, 20, pods},
+		"two of Stowage, not a volume to spare":                       {[2]fixture.Profile{direct, direct}, pods, 1, 20, pods},
 		// A pod whose first claim the PV controller has bound needs the rest on
-		// the same node.
-		"both modes, two claims a pod": {[2]fixture.Profile{direct, controller}, 2, 2 * competitorPods * 4 / 3},
+		// the same node, which other pods must not be able to fill.
+		"both modes, two claims a pod": {[2]fixture.Profile{direct, controller}, fewer, 2, 2, 2 * 2 * fewer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := fixture.New(t)
 			e.Timeout = waitTimeout
-			pods := 2 * competitorPods
-			addVolumes(e, 20, pods*tc.claims+tc.spare)
+			addVolumes(e, tc.nodes, tc.volumes)
 			var schedulers [2]*fixture.Scheduler
 			for i := range tc.profiles {
 				schedulers[i] = e.Start(fixture.SchedulerOptions{Profiles: tc.profiles[i : i+1], MaxBackoffSeconds: 1})
 			}
 			var all []*v1.Pod
-			for i := range pods {
+			for i := range tc.pods {
 				e.Use(schedulers[i%2].Name())
 				pod := e.Pod(fmt.Sprintf("pod-%d", i))
 				for j := range tc.claims {
@@ -54,15 +52,15 @@ func TestSchedulersCompete(t *testing.T) {
 				}
 				all = append(all, e.CreatePod(pod))
 			}
-			addNodes(e, 20) // last, so that both place all their pods at the same time
+			addNodes(e, tc.nodes) // last, so that both place all their pods at the same time
 			wantSettled(e, all...)
 			for _, s := range schedulers {
 				if s.Cache() != nil {
 					wantNothingReserved(e, s)
 				}
 			}
-			if n := len(claimed(e)); n != pods*tc.claims {
-				t.Errorf("%d volumes are claimed, want %d: one for each claim\n%s", n, pods*tc.claims, e.Dump())
+			if n := len(claimed(e)); n != tc.pods*tc.claims {
+				t.Errorf("%d volumes are claimed, want %d: one for each claim\n%s", n, tc.pods*tc.claims, e.Dump())
 			}
 		})
 	}

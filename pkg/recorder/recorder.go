@@ -1,10 +1,11 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recorder records events. It is the recorder of client-go, but for one thing: that one counts an
+// Package recorder records events. It is the recorder of client-go, but for two things. That one counts an
 // event as a repetition of an earlier one if both are about the same objects, with the same type, reason and
 // action, whatever their notes say, and does not write the later note for some minutes
-// (kubernetes/kubernetes#112365). Here events with different notes are different events.
+// (kubernetes/kubernetes#112365). Here events with different notes are different events. And it does not cut
+// notes that the API server rejects as too long.
 package recorder
 
 import (
@@ -16,7 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/tools/events"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
+
+// maxNote is the longest note of an event in bytes (k8s.io/kubernetes/pkg/apis/core/validation/events.go).
+const maxNote = 1024
 
 // separator separates the action of an event from its note, between Recorder and sink. No action has it.
 const separator = "\n"
@@ -45,7 +51,7 @@ func (r *Recorder) Shutdown() { r.broadcaster.Shutdown() }
 
 // Eventf records an event. The action, which client-go compares, has the note until the event is written.
 func (r *Recorder) Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any) {
-	note = fmt.Sprintf(note, args...)
+	note = stowage.CutBytes(fmt.Sprintf(note, args...), maxNote)
 	r.recorder.Eventf(regarding, related, eventtype, reason, action+separator+note, "%s", note)
 }
 

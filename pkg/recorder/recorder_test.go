@@ -4,6 +4,7 @@
 package recorder_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,7 @@ func TestEvents(t *testing.T) {
 		"the first note comes again": {[]string{"a", "b", "a"}, []written{{"Act", "a", 2}, {"Act", "b", 0}}},
 		"notes of several lines":     {[]string{"a\nb", "a\nc"}, []written{{"Act", "a\nb", 0}, {"Act", "a\nc", 0}}},
 		"a note with a percent sign": {[]string{"100%d"}, []written{{"Act", "100%d", 0}}},
+		"a note that is too long":    {[]string{strings.Repeat("é", 513)}, []written{{"Act", strings.Repeat("é", 510) + "…", 0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

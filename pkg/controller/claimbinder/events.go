@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/controller/claimbinder/rules"
 	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
@@ -26,12 +25,8 @@ const (
 	eventFailed   = "BindingClaimFailed"
 )
 
-const (
-	// actionBind is the action of all events.
-	actionBind = "BindNow"
-	// maxNote is the longest note of an event in bytes (k8s.io/kubernetes/pkg/apis/core/validation/events.go).
-	maxNote = 1024
-)
+// actionBind is the action of all events.
+const actionBind = "BindNow"
 
 // reportUnserved records why a claim waits.
 func (c *Controller) reportUnserved(r *classRun, claim *corev1.PersistentVolumeClaim, why match.Reason) {
@@ -106,6 +101,6 @@ func (c *Controller) event(claim *corev1.PersistentVolumeClaim, reason, note str
 	}
 	c.mu.Unlock()
 	if !repeated {
-		c.Events.Eventf(claim, nil, corev1.EventTypeWarning, reason, actionBind, "%s", stowage.CutBytes(note, maxNote))
+		c.Events.Eventf(claim, nil, corev1.EventTypeWarning, reason, actionBind, "%s", note)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
@@ -223,6 +222,5 @@ func (c *Controller) event(about, related runtime.Object, m message) {
 	if meta, ok := related.(metav1.Object); !ok || meta == nil {
 		related = nil
 	}
-	const most = 1000 // bytes of a note
-	c.Events.Eventf(about, related, kind, m.reason, m.action, "%s", stowage.CutBytes(m.note, most))
+	c.Events.Eventf(about, related, kind, m.reason, m.action, "%s", m.note)
 }

@@ -265,7 +265,7 @@ func (c *Controller) setCondition(ctx context.Context, p *stowage.PavProvisioner
 		return fmt.Errorf("write the status of PavProvisioner %s: %w", p.Name, err)
 	}
 	if condition != nil && condition.Status == metav1.ConditionFalse && !meta.IsStatusConditionFalse(p.Status.Conditions, condition.Type) {
-		c.Events.Eventf(p, nil, corev1.EventTypeWarning, condition.Reason, actionPublish, "%s", stowage.CutBytes(condition.Message, steps.MaxNote))
+		c.Events.Eventf(p, nil, corev1.EventTypeWarning, condition.Reason, actionPublish, "%s", condition.Message)
 	}
 	return nil
 }

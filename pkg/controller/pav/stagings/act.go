@@ -170,7 +170,7 @@ func (c *Controller) report(s *situation, event rules.Event) {
 	if s.Claim != nil {
 		on, related = s.Claim, s.Staging
 	}
-	c.Events.Eventf(on, related, kind, string(event.Reason), actionStage, "%s", stowage.CutBytes(event.Message, steps.MaxNote))
+	c.Events.Eventf(on, related, kind, string(event.Reason), actionStage, "%s", event.Message)
 }
 
 // createPod creates the helper pod, and records its UID, or why it was not created.

@@ -35,8 +35,6 @@ const (
 	Again = 30 * time.Second
 	// Soon is when an object is reconciled whose last write the next step follows.
 	Soon = time.Nanosecond
-	// MaxNote is the longest note of an event in bytes (k8s.io/kubernetes/pkg/apis/core/validation/events.go).
-	MaxNote = 1024
 )
 
 // Names of indexes.

@@ -159,11 +159,8 @@ func (c *cluster) lead() {
 	c.t.Cleanup(func() { made.queue.ShutDown(); made.provisionersQueue.ShutDown() })
 }
 
-// Eventf records an event. API servers reject events with longer notes.
+// Eventf records an event.
 func (c *cluster) Eventf(on, _ runtime.Object, kind, reason, _, note string, args ...any) {
-	if bytes := len(fmt.Sprintf(note, args...)); bytes > 1024 {
-		c.t.Errorf("the note of event %s has %d bytes", reason, bytes)
-	}
 	c.events = append(c.events, fmt.Sprintf("%T %s %s: %s", on, kind, reason, fmt.Sprintf(note, args...)))
 }
 

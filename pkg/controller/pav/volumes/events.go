@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/controller/pav/steps"
 	"stowage.dev/stowage/pkg/controller/pav/volumes/rules"
 )
 
@@ -24,7 +22,7 @@ func (c *Controller) event(on, related runtime.Object, of rules.Event) {
 	if of.Normal {
 		kind = corev1.EventTypeNormal
 	}
-	c.Events.Eventf(on, related, kind, string(of.Reason), actionProvision, "%s", stowage.CutBytes(of.Message, steps.MaxNote))
+	c.Events.Eventf(on, related, kind, string(of.Reason), actionProvision, "%s", of.Message)
 }
 
 // report reports an event on the claim, or on the PersistentVolume or PavVolume if there is none.

@@ -122,7 +122,7 @@ func (c *Controller) judge(ctx context.Context, p *stowage.PavProvisioner, revis
 		return fmt.Errorf("write the status of PavProvisioner %s: %w", p.Name, err)
 	}
 	if news && status == metav1.ConditionFalse {
-		c.Events.Eventf(p, nil, corev1.EventTypeWarning, reason, actionValidate, "%s", stowage.CutBytes(message, steps.MaxNote))
+		c.Events.Eventf(p, nil, corev1.EventTypeWarning, reason, actionValidate, "%s", message)
 	}
 	return nil
 }

@@ -262,11 +262,8 @@ func (r *Reporter) event(object *corev1.ObjectReference, kind, reason, text stri
 	case eventDelete, eventCleaned, eventFailedDelete, string(disk.VolumeInUse):
 		action = actionClean
 	}
-	r.Events.Eventf(object, nil, kind, reason, action, "%s", stowage.CutBytes(text, maxNote))
+	r.Events.Eventf(object, nil, kind, reason, action, "%s", text)
 }
-
-// maxNote is the API server's limit for the note of an event, in bytes.
-const maxNote = 1024
 
 // reference refers to a volume that an event is about.
 func reference(name, uid string) *corev1.ObjectReference {

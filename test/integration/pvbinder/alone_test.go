@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -22,7 +23,7 @@ import (
 func TestOwnCluster(t *testing.T) {
 	t.Parallel()
 	e := fixture.NewOn(t, config())
-	unchanged := bindBefore(e)
+	left, newest := bindBefore(e), twoDefaults(e)
 	process, err := fixture.StartBinder(e.Context(), e.Cluster)
 	if err != nil {
 		t.Fatal(err)
@@ -32,14 +33,15 @@ func TestOwnCluster(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	newest()
 	t.Run("default class", func(t *testing.T) { defaultClass(e.Sibling(t)) })
-	unchanged()
+	left()
 	t.Run("another PV controller", func(t *testing.T) { otherController(e.Sibling(t), process) })
 }
 
-// bindBefore creates claims that are bound before the controller starts. unchanged checks that it has written
+// bindBefore creates claims that are bound before the controller starts. left checks that it has written
 // neither them nor their volumes.
-func bindBefore(e *fixture.Env) (unchanged func()) {
+func bindBefore(e *fixture.Env) (left func()) {
 	const n = 20
 	for i := range n {
 		name := fmt.Sprintf("c%d", i)
@@ -82,24 +84,39 @@ func notWritten(e *fixture.Env, object metav1.Object) {
 	}
 }
 
-// defaultClass: a claim without a class gets the default one that is created later; one with the
-// empty class does not.
+// defaultClass: a claim without a class gets the default one that is created later, or becomes the default; one with
+// the empty class does not.
 func defaultClass(e *fixture.Env) {
 	e.CreatePVC(e.PVC("c").Change(func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = nil }))
 	e.CreatePVC(e.PVC("empty").Class(""))
 	e.WaitEvent(e.Namespace, "c", "FailedBinding", "no storage class is set")
 	e.WaitEvent(e.Namespace, "empty", "FailedBinding", "no storage class is set")
-	class := e.CreateClass(e.Class("default").Annotation("storageclass.kubernetes.io/is-default-class", "true").Immediate()).Name
-	e.WaitPVC("c", "with the default class", func(c *corev1.PersistentVolumeClaim) bool {
+	class := e.CreateClass(e.Class("default").Annotation(isDefault, "true").Immediate()).Name
+	hasDefault := func(c *corev1.PersistentVolumeClaim) bool {
 		return c.Spec.StorageClassName != nil && *c.Spec.StorageClassName == class
-	})
+	}
+	e.WaitPVC("c", "with the default class", hasDefault)
 	e.CreatePVs(e.PV("v").Class(class))
 	e.WaitBound("c", "v")
+	setDefault(e, class, "false")
+	e.CreatePVC(e.PVC("d").Change(func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = nil }))
+	e.WaitEvent(e.Namespace, "d", "FailedBinding", "no storage class is set")
+	setDefault(e, class, "true")
+	e.WaitPVC("d", "with the default class", hasDefault)
 	if empty := e.SeenPVC("empty"); *empty.Spec.StorageClassName != "" {
 		e.T.Errorf("the claim with the empty class got class %q", *empty.Spec.StorageClassName)
 	}
 	e.CreatePVs(e.PV("without-class").Class(""))
 	e.WaitBound("empty", "without-class")
+}
+
+func setDefault(e *fixture.Env, class, value string) {
+	e.T.Helper()
+	e.Do(func(ctx context.Context) error {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, isDefault, value)
+		_, err := e.Client.StorageV1().StorageClasses().Patch(ctx, class, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
 }
 
 // otherController: the controller stops binding claims when it observes the writes of a PV controller, and

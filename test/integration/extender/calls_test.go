@@ -136,7 +136,7 @@ func TestCalls(t *testing.T) {
 	}{
 		"another's name":   {d.client(t, d.certs.authority, "system:admin", later), question(t, "a"), http.StatusForbidden, "clientNames"},
 		"a claim unknown":  {good, question(t, "x", "y"), http.StatusOK, "missing"},
-		"nodes unknown":    {good, askFor(t, builders.MakePod("p").Obj(), "x", "y"), http.StatusOK, `"y":"node(s) were not known`},
+		"nodes unknown":    {good, askFor(t, builders.MakePod("p").Obj(), "x", "y"), http.StatusOK, "2 of 2 were not known"},
 		"malformed":        {good, []byte(`{"Pod":`), http.StatusBadRequest, "read the request"},
 		"9 MiB":            {good, bytes.Repeat([]byte(" "), 9<<20), http.StatusOK, "maxBodyBytes"},
 		"10 MiB":           {good, bytes.Repeat([]byte(" "), 10<<20), http.StatusOK, "maxBodyBytes"},

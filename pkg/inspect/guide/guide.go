@@ -89,7 +89,7 @@ var reasons = map[Section][]string{
 		"ForeignVolume", "Grown", "IOError", "IdentityUnproven", "InUse", "Missing", "MountMissing", "Networked",
 		"NoCapacity", "NoHardware", "NotConfigured", "NotEmpty", "NotMountPoint", "OrphanCleanWaits", "OrphanGracePeriod", "OtherCluster",
 		"OtherNodesVolume", "OutsideDirectory", "Partitioned", "PhaseFailed", "ProvingBlank", "ReadOnly", "Removable", "Replaced",
-		"RetainedDirty", "SameBytes", "SharedIdentity", "SignatureLost", "SpecialFile", "StorageClassInvalid", "StorageClassMissing",
+		"RetainedDirty", "SameBytes", "SeveralClasses", "SharedIdentity", "SignatureLost", "SpecialFile", "StorageClassInvalid", "StorageClassMissing",
 		"TimedOut", "Unidentified", "Unreadable", "UnsupportedFilesystem", "VolumeInUse", "VolumeUnsupportedReclaimPolicy",
 		"VolumeVanished", "WrongVolumeMode",
 	},

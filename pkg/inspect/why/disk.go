@@ -280,6 +280,7 @@ var nextSteps = map[disk.Reason]string{
 	disk.NotConfigured:         "restore the class or the pattern in the configuration; until then the disk is not cleaned",
 	disk.BadRecord:             "check the disk, then remove its record on the node",
 	disk.ClassMissing:          "create the StorageClass",
+	disk.SeveralClasses:        "change include or exclude of devices until the rules of one class select the disk",
 	disk.InvalidClass:          "set reclaimPolicy of the StorageClass to Delete or Retain",
 	disk.NoHardware:            "none: such devices are not listed",
 	disk.Removable:             "none: removable media are not listed",

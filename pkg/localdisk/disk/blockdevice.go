@@ -8,6 +8,8 @@ type BlockDevice struct {
 	// Path is the device's node in the provisioner's mount namespace ("/dev/sdb"), Number is
 	// "<major>:<minor>".
 	Path, Number string
+	// Links are udev's links to the device node, by ID and by path; none without udev.
+	Links []string
 	// Identity is empty if the kernel reports nothing that identifies the device.
 	Identity Identity
 	// Transport is how it is attached; empty for one without hardware, such as a loop device.

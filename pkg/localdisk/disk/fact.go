@@ -137,6 +137,7 @@ const (
 	BadRecord             Reason = "BadRecord"             // the node's record cannot be read
 	ClassMissing          Reason = "StorageClassMissing"   // the StorageClass does not exist
 	InvalidClass          Reason = "StorageClassInvalid"   // the StorageClass requests what local volumes do not support
+	SeveralClasses        Reason = "SeveralClasses"        // the rules of several classes select the disk
 )
 
 // Why a disk is not eligible, besides reasons of candidates.

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path"
 	"strings"
 	"time"
 
@@ -270,4 +271,12 @@ func (h *Host) AddLink(link string, device disk.Fact) error {
 		return err
 	}
 	return h.PutLink(link, device.Device)
+}
+
+// LinkDevices makes links, targets by name, the only entries of a folder below /dev. The targets are
+// not verified: an entry is examined before it is used.
+func (h *Host) LinkDevices(folder string, links map[string]string) error {
+	devices := h.Folder
+	devices.Path = path.Dir(folder)
+	return devices.Replace(path.Base(folder), links)
 }

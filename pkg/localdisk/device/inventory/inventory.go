@@ -45,6 +45,7 @@ func (r Reader) BlockDevices() ([]disk.BlockDevice, error) {
 	if err != nil {
 		return nil, err
 	}
+	links := r.links()
 	var found []disk.BlockDevice
 	for _, name := range names {
 		d, err := r.read(survey, filepath.Join(folder, name.Name()))
@@ -53,10 +54,25 @@ func (r Reader) BlockDevices() ([]disk.BlockDevice, error) {
 		case err != nil:
 			return nil, fmt.Errorf("read block device %s: %w", name.Name(), err)
 		case d != nil:
+			d.Links = links[d.Path]
 			found = append(found, *d)
 		}
 	}
 	return found, nil
+}
+
+// links returns udev's links to device nodes, by ID and by path, by the device node.
+func (r Reader) links() map[string][]string {
+	found := map[string][]string{}
+	for _, folder := range []string{"by-id", "by-path"} {
+		links, _ := filepath.Glob(filepath.Join(r.Dev, "disk", folder, "*")) // the pattern is valid
+		for _, link := range links {
+			if target, err := filepath.EvalSymlinks(link); err == nil {
+				found[target] = append(found[target], link)
+			}
+		}
+	}
+	return found
 }
 
 // gone reports whether an error means that a device no longer exists.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -227,4 +228,64 @@ func unpack(t *testing.T, archive *txtar.Archive) Reader {
 		t.Fatal(err)
 	}
 	return Reader{Dev: "/dev", Identities: identity.Host{Sys: sys, Machine: "m1"}, Usage: finder}
+}
+
+// TestRulesSelectEligibleDisks: of each tree, a class whose rules match every disk gets the eligible
+// ones whose name lasts, each of them by its own link. Of two such classes, neither gets any.
+func TestRulesSelectEligibleDisks(t *testing.T) {
+	t.Parallel()
+	all := decide.DeviceRules{Include: []decide.DeviceRule{{}}}
+	selected := 0
+	for _, name := range trees(t) {
+		devices := devicesOf(t, readTree(t, name))
+		var want []string
+		for _, line := range linesOf(devices) {
+			if eligible, ok := strings.CutSuffix(line, " Eligible"); ok && !strings.Contains(eligible, " weak:") {
+				path, _, _ := strings.Cut(eligible, " ")
+				want = append(want, path)
+			}
+		}
+		one := decide.Select(decide.Selection{Devices: devices, Classes: map[string]decide.DeviceRules{"a": all}})
+		if diff := gocmp.Diff(want, slices.Sorted(maps.Values(one.Links))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		two := decide.Select(decide.Selection{Devices: devices, Classes: map[string]decide.DeviceRules{"a": all, "b": all}})
+		if len(two.Links) != 0 || len(two.Contested) != 2*len(want) {
+			t.Errorf("%s: two classes get %v, want %d contested disks", name, two.Links, len(want))
+		}
+		selected += len(want)
+	}
+	if selected < 5 {
+		t.Errorf("selected %d disks only", selected)
+	}
+}
+
+// TestLinks: the links by ID and by path of a device are found, others are not.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	archive := readTree(t, "bare-metal")
+	reader := unpack(t, archive)
+	devices := devicesOf(t, archive)
+	reader.Dev = t.TempDir()
+	base := filepath.Base(devices[0].Path)
+	if err := os.WriteFile(filepath.Join(reader.Dev, base), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range []string{"by-id/wwn-1", "by-path/pci-1", "by-uuid/1"} {
+		at := filepath.Join(reader.Dev, "disk", link)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("../../"+base, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := reader.BlockDevices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{filepath.Join(reader.Dev, "disk/by-id/wwn-1"), filepath.Join(reader.Dev, "disk/by-path/pci-1")}
+	if diff := gocmp.Diff(want, found[0].Links); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }

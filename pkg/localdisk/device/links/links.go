@@ -78,26 +78,66 @@ func (f Folder) RemoveLink(link string) error {
 	return nil
 }
 
+// Replace makes links, targets by name, the only entries of the folder of a class.
+func (f Folder) Replace(class string, links map[string]string) error {
+	folder, err := f.enter(class, true)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(folder)
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/self/fd/%d", folder))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path.Join(f.Path, class), err)
+	}
+	for _, entry := range entries {
+		if _, wanted := links[entry.Name()]; wanted {
+			continue
+		}
+		if err := unix.Unlinkat(folder, entry.Name(), 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("remove %s: %w", path.Join(f.Path, class, entry.Name()), err)
+		}
+	}
+	for name, target := range links {
+		link := path.Join(f.Path, class, name)
+		if found, err := f.LinkTarget(link); err != nil || found == target {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := f.PutLink(link, target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // open opens the folder of a link, and returns it with the link's name there.
 func (f Folder) open(link string, create bool) (folder int, name string, err error) {
 	class, name, ok := strings.Cut(strings.TrimPrefix(link, f.Path+"/"), "/")
 	if !ok || path.Clean(link) != link || !strings.HasPrefix(link, f.Path+"/") || class == "" || name == "" || strings.Contains(name, "/") {
 		return 0, "", fmt.Errorf("the link %s is not %s/CLASS/ID", link, f.Path)
 	}
+	folder, err = f.enter(class, create)
+	return folder, name, err
+}
+
+// enter opens the folder of a class.
+func (f Folder) enter(class string, create bool) (int, error) {
 	at, err := unix.Open(f.Base, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return 0, "", fmt.Errorf("open %s: %w", f.Base, err)
+		return 0, fmt.Errorf("open %s: %w", f.Base, err)
 	}
-	below := strings.TrimPrefix(path.Join(f.Path, class), path.Clean(f.Base)+"/")
-	for element := range strings.SplitSeq(below, "/") {
+	folder := path.Join(f.Path, class)
+	for element := range strings.SplitSeq(strings.TrimPrefix(folder, path.Clean(f.Base)+"/"), "/") {
 		next, err := enter(at, element, create)
 		_ = unix.Close(at)
 		if err != nil {
-			return 0, "", fmt.Errorf("open %s of %s: %w", element, path.Dir(link), err)
+			return 0, fmt.Errorf("open %s of %s: %w", element, folder, err)
 		}
 		at = next
 	}
-	return at, name, nil
+	return at, nil
 }
 
 // enter opens a folder in another one, and creates it if create is set.

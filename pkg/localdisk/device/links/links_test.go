@@ -109,3 +109,36 @@ func make0(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 }
+
+// TestReplace: a folder has exactly the links of the last call, and stays if it has none.
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	folder := links.Folder{Base: t.TempDir()}
+	folder.Path = filepath.Join(folder.Base, "stowage/devices")
+	for _, want := range []map[string]string{
+		{"a": "/dev/sda", "b": "/dev/sdb"}, {"a": "/dev/sdc", "b": "/dev/sdb"}, {"c": "/dev/sdc"}, {}, {"c": "/dev/sdd"},
+	} {
+		if err := folder.Replace("fast", want); err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]string{}
+		entries, err := os.ReadDir(filepath.Join(folder.Path, "fast"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			if found[entry.Name()], err = os.Readlink(filepath.Join(folder.Path, "fast", entry.Name())); err != nil {
+				t.Error(err)
+			}
+		}
+		if diff := cmp.Diff(want, found); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(folder.Path, "fast/other"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := folder.Replace("fast", nil); err == nil {
+		t.Error("a directory was removed, or ignored")
+	}
+}

@@ -35,7 +35,7 @@ func candidate(s *Slot, first int64) Decision {
 	case s.Fact.Problem != nil:
 		return skip(s.Fact.Problem)
 	case !s.Configured:
-		return skip(slotRemoved(s.Key))
+		return skip(unconfigured(s))
 	case s.Damaged:
 		return skip(disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged, so it may hold data: inspect the disk, then remove the record's file"))
 	case s.DuplicatePV != "":
@@ -221,6 +221,9 @@ func present(s *Slot) Decision {
 	if size := v.DiskBytes; size != 0 && size != s.Fact.Bytes && !s.Fact.SharesSpace() {
 		return lost(s, stateOf(v), disk.Problemf(disk.Grown, "the disk has %d bytes now and had %d when volume %s was published", s.Fact.Bytes, size, v.Name))
 	}
+	if s.ByRule && !s.Configured {
+		return lost(s, stateOf(v), unconfigured(s)) // another class may have the disk
+	}
 	return Decision{Do: None, State: stateOf(v), Problem: unconfigured(s)}
 }
 
@@ -272,14 +275,14 @@ func skip(problem *disk.Problem) Decision {
 
 // unconfigured returns a problem if the configuration no longer has the slot.
 func unconfigured(s *Slot) *disk.Problem {
-	if s.Configured {
+	switch {
+	case s.Configured:
 		return nil
+	case s.ByRule:
+		return disk.Problemf(disk.NotConfigured, "the rules of class %s no longer select this disk; class %s cleans it when its volume is released, and gives it up", s.Key.Class, s.Key.Class)
+	default:
+		return disk.Problemf(disk.NotConfigured, "the configuration no longer has %s", s.Key)
 	}
-	return slotRemoved(s.Key)
-}
-
-func slotRemoved(key disk.Key) *disk.Problem {
-	return disk.Problemf(disk.NotConfigured, "the configuration no longer has %s", key)
 }
 
 // unmounted decides about a volume whose disk was unmounted or detached. After a second scan has

@@ -36,7 +36,10 @@ type Slot struct {
 	// Configured reports whether the configuration has the slot's class and a pattern that
 	// matches its name.
 	Configured bool
-	Existing   Existing
+	// ByRule reports whether rules select the disks of the class. Configured reports then whether
+	// they select this disk.
+	ByRule   bool
+	Existing Existing
 	// Cluster is the UID of this cluster's namespace kube-system.
 	Cluster string
 	// Mode is the volume mode that the class offers disks in.

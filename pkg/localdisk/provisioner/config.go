@@ -52,6 +52,8 @@ type Fence interface {
 	// AddLink adds or replaces the link to a device; RemoveLink removes it, if it exists.
 	AddLink(link string, device disk.Fact) error
 	RemoveLink(link string) error
+	// LinkDevices makes links to devices, by name, the only entries of a folder below /dev.
+	LinkDevices(folder string, devices map[string]string) error
 }
 
 // Config is the configuration of a Provisioner.
@@ -64,10 +66,11 @@ type Config struct {
 	Client kubernetes.Interface
 	// Reports writes the node's report; nil writes none.
 	Reports Reports
-	// Disks lists the node's disks, which Devices reads, if the settings enable that; nil never
-	// does. KubeletDir is kubelet's root directory on the node.
+	// Devices reads the node's block devices, which the rules of classes select.
+	Devices inventory.Devices
+	// Disks lists the node's disks, if the settings enable that; nil never does. KubeletDir is
+	// kubelet's root directory on the node.
 	Disks      inventory.Disks
-	Devices    inventory.Devices
 	KubeletDir string
 	// Events records events.
 	Events events.EventRecorder
@@ -100,7 +103,7 @@ func (c *Config) validate() error {
 		return errors.New("there is no client or no event recorder")
 	case c.Prober == nil || c.Inspector == nil || c.Cleaner == nil || c.Fence == nil || c.Records == nil:
 		return errors.New("there is no prober, inspector, cleaner, fence or record store")
-	case c.Disks != nil && c.Devices == nil:
+	case c.Devices == nil:
 		return errors.New("there is no reader of block devices")
 	case c.Settings == nil:
 		return errors.New("there is no configuration")

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +24,10 @@ type disks struct {
 	data  map[disk.Identity]string
 	users map[disk.Identity][]disk.User
 	links map[string]string // targets, by path
+	// devices are what rules select; noDevices is why they cannot be listed. A link to one becomes
+	// a fact.
+	devices   []disk.BlockDevice
+	noDevices error
 	// formats are what is on devices.
 	formats map[disk.Identity]disk.Superblock
 	looks   int
@@ -334,6 +339,33 @@ func (d *disks) RemoveLink(link string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.links, link)
+	return nil
+}
+
+func (d *disks) BlockDevices() ([]disk.BlockDevice, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.devices), d.noDevices
+}
+
+func (d *disks) ReadContent(ctx context.Context, device disk.BlockDevice) disk.Superblock {
+	found, _ := d.ReadSuperblock(ctx, disk.Fact{Identity: device.Identity})
+	return found
+}
+
+// LinkDevices replaces the facts of the folder.
+func (d *disks) LinkDevices(folder string, devices map[string]string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.facts, func(_ string, f disk.Fact) bool { return path.Dir(f.HostPath) == folder })
+	for name, node := range devices {
+		i := slices.IndexFunc(d.devices, func(b disk.BlockDevice) bool { return b.Path == node })
+		at := path.Join(folder, name)
+		d.facts[at] = disk.Fact{
+			Key: disk.Key{Class: path.Base(folder), Name: name}, HostPath: at, Path: at, Kind: disk.Device, Device: node,
+			Identity: d.devices[i].Identity, Place: "dev:" + d.devices[i].Number, Bytes: d.devices[i].Bytes, Attachment: "boot1/diskseq:1",
+		}
+	}
 	return nil
 }
 

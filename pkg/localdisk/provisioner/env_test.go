@@ -124,7 +124,7 @@ func (e *env) startBound() {
 func (e *env) make() *Provisioner {
 	e.t.Helper()
 	provisioner, err := New(Config{
-		Node: node, Machine: e.machine, Client: e.api, Reports: e.reports, Events: e.events, Prober: e.disks, Inspector: e.disks, Cleaner: e.disks, Fence: e.disks,
+		Node: node, Machine: e.machine, Client: e.api, Reports: e.reports, Events: e.events, Prober: e.disks, Inspector: e.disks, Cleaner: e.disks, Fence: e.disks, Devices: e.disks,
 		Records: e.records, Settings: e.config, Tickets: e.tickets,
 	})
 	if err != nil {

@@ -55,7 +55,8 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	}
 	p.addRecords(g)
 	if g.Configured && !decide.ForReclaim(&g.Slot) { // a released volume is reclaimed, whatever its name
-		g.Configured = class.Matches(g.Key.Name)
+		g.ByRule = class.Devices != nil
+		g.Configured = class.Matches(g.Key.Name) && (!g.ByRule || p.chosen[g.Key])
 	}
 	if g.Fact == nil || g.Fact.Identity == "" {
 		return g

@@ -37,7 +37,7 @@ func BenchmarkGather(b *testing.B) {
 				b.Fatal(err)
 			}
 			p, err := New(Config{
-				Node: node, Machine: "m1", Client: newAPI(), Events: &recorder{}, Prober: disks, Inspector: disks, Cleaner: disks, Fence: disks,
+				Node: node, Machine: "m1", Client: newAPI(), Events: &recorder{}, Prober: disks, Inspector: disks, Cleaner: disks, Fence: disks, Devices: disks,
 				Records: records, Settings: config,
 			})
 			if err != nil {

@@ -90,7 +90,10 @@ type Provisioner struct {
 	// accepted and granted are acknowledgements (disk.AcknowledgementOf) of data that may be
 	// published, and that may be cleaned although its volume is gone.
 	accepted, granted map[string]bool
-	formerMachines    map[string]bool // machines that an administrator declared to be this one
+	formerMachines    map[string]bool   // machines that an administrator declared to be this one
+	labels            map[string]string // of the Node
+	// chosen are the slots whose disks the rules of classes select.
+	chosen map[disk.Key]bool
 }
 
 // New returns a provisioner that Run starts.
@@ -238,6 +241,7 @@ func (p *Provisioner) Run(ctx context.Context) error {
 	group.StartWithContext(ctx, p.scanner.Watch)
 	group.StartWithContext(ctx, p.scanner.Run)
 	group.StartWithContext(ctx, p.status.Run)
+	group.StartWithContext(ctx, p.followLabels)
 	if p.inventory != nil {
 		group.StartWithContext(ctx, p.inventory.Run)
 	}
@@ -326,7 +330,7 @@ func (p *Provisioner) refreshNode(ctx context.Context) error {
 			labels[key] = value
 		}
 	}
-	p.node = &localpv.Node{Name: p.Node, Hostname: hostname, Labels: labels}
+	p.node, p.labels = &localpv.Node{Name: p.Node, Hostname: hostname, Labels: labels}, node.Labels
 	return nil
 }
 

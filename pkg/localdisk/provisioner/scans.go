@@ -56,6 +56,7 @@ func (p *Provisioner) Known() []disk.Known {
 func (p *Provisioner) Scanned(ctx context.Context, begin time.Time, folders scan.Folders, known []disk.Known, scanned disk.Scanned) (soon bool) {
 	p.Records.Recheck()
 	p.health.scanned(begin)
+	scanned = p.selectDevices(ctx, scanned)
 	changed, soon := p.paths.scanned(scanned, folders, known, p.Recheck)
 	if len(changed) > 0 {
 		klog.FromContext(ctx).V(4).Info("Paths changed", "paths", changed)

@@ -83,6 +83,7 @@ var switches = map[string]change{
 	"provisioner.enabled":                              {set: []string{"provisioner.enabled=false"}, lacks: `"kind":"DaemonSet"`, objects: -34},
 	"provisioner.classes":                              {set: []string{`provisioner.classes={"fast":{"settings":{"hostDir":"/mnt/fast","volumeMode":"Block"}}}`}, has: `"hostPath":{"path":"/mnt/fast","type":"DirectoryOrCreate"}`, objects: 1},
 	"provisioner.classes.*.settings":                   {set: []string{"provisioner.classes.local-disks.settings.mountDir=/disks"}, has: `"mountPath":"/disks"`},
+	"provisioner.classes.*.settings.devices":           {set: []string{`provisioner.classes.local-disks.settings={"hostDir":null,"devices":{"include":[{"transport":"nvme"}]}}`}, has: "- transport: nvme", lacks: `"path":"/mnt/disks"`},
 	"provisioner.classes.*.settings.hostDir":           {set: []string{"provisioner.classes.local-disks.settings.hostDir=/srv"}, has: "hostDir: /srv"},
 	"provisioner.classes.*.settings.mountDir":          {set: []string{"provisioner.classes.local-disks.settings.mountDir=/disks"}, has: "mountDir: /disks"},
 	"provisioner.classes.*.storageClass":               {set: []string{`provisioner.classes.local-disks.storageClass={"create":false}`}, lacks: `"kind":"StorageClass"`, objects: -1},
@@ -241,7 +242,7 @@ func TestEveryValueIsTried(t *testing.T) {
 	for key := range inSchema {
 		path := strings.Split(strings.ReplaceAll(key, "*", "local-disks"), ".")
 		if parent, ok := dig(values, path[:len(path)-1]...).(map[string]any); !ok || parent[path[len(path)-1]] == nil {
-			if !strings.HasPrefix(key, "pav.reporter.image.") && !slices.Contains([]string{"provisioner.classes.*.settings.mountDir", "monitoring.prometheusServiceAccount.name", "monitoring.prometheusServiceAccount.namespace"}, key) {
+			if !strings.HasPrefix(key, "pav.reporter.image.") && !slices.Contains([]string{"provisioner.classes.*.settings.devices", "provisioner.classes.*.settings.mountDir", "monitoring.prometheusServiceAccount.name", "monitoring.prometheusServiceAccount.namespace"}, key) {
 				t.Errorf("values.yaml has no %s", key)
 			}
 		}
@@ -322,6 +323,8 @@ func TestBadValues(t *testing.T) {
 		"controller.image.digest=sha256:12":                                  {"/controller/image/digest"},
 		"provisioner.classes.local-disks.settings.hostDir=disks":             {"/provisioner/classes/local-disks/settings/hostDir"},
 		`provisioner.classes={"Fast":{"settings":{"hostDir":"/mnt"}}}`:       {"/provisioner/classes", "Fast"},
+		`provisioner.classes={"fast":{"settings":{"fsType":"xfs"}}}`:         {"/provisioner/classes/fast/settings", "hostDir", "devices"},
+		"provisioner.classes.local-disks.settings.devices.max=1":             {"provisioner.classes.local-disks.settings.hostDir: must be absent with devices"},
 		`provisioner.classes={"fast":{}}`:                                    {"/provisioner/classes/fast", "settings"},
 		`provisioner.classes={"local-disks":null}`:                           {"/provisioner/classes"},
 		"provisioner.classes.local-disks.storageClass.reclaimPolicy=Recycle": {"reclaimPolicy", "Delete", "Retain"},

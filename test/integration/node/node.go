@@ -273,6 +273,19 @@ func (n *Node) Set(class, key string, value any) {
 	n.Configure(nil)
 }
 
+// Select makes a class one that selects disks by rules (its key devices), instead of a folder.
+func (n *Node) Select(class string, devices map[string]any) {
+	n.t.Helper()
+	delete(n.options[class], "hostDir")
+	n.folders[class] = filepath.Join("/dev/stowage/devices", class)
+	n.Set(class, "devices", devices)
+	n.t.Cleanup(func() {
+		if err := os.RemoveAll(n.folders[class]); err != nil {
+			n.t.Error(err)
+		}
+	})
+}
+
 // offer adds a class, whose discovery directory is in the node's folder.
 func (n *Node) offer(class, folder string, options map[string]any) {
 	n.t.Helper()

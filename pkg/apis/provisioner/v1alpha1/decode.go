@@ -69,7 +69,7 @@ func Decode(data map[string]string) (*ProvisionerConfiguration, error) {
 	unread := d.errs
 	for _, err := range validate(config) { // what could not be read is not reported as missing too
 		if !slices.ContainsFunc(unread, func(e *field.Error) bool {
-			return within(err.Field, e.Field) || strings.HasPrefix(e.Field, err.Field+"[")
+			return within(err.Field, e.Field) || strings.HasPrefix(e.Field, err.Field+"[") || strings.HasPrefix(e.Field, err.Field+".")
 		}) {
 			d.errs = append(d.errs, err)
 		}
@@ -204,20 +204,23 @@ func childOf(at *field.Path, key string) *field.Path {
 	switch {
 	case at == nil:
 		return field.NewPath(key)
-	case at.String() == "storageClassMap", at.String() == "labelsForPV":
+	case at.String() == "storageClassMap", at.String() == "labelsForPV", strings.HasSuffix(at.String(), "].devices.nodeSelector"):
 		return at.Key(key)
 	default:
 		return at.Child(key)
 	}
 }
 
-const wantsUnit = "must be a time with its unit, such as 90s, 5m or 36h"
+const (
+	wantsUnit  = "must be a time with its unit, such as 90s, 5m or 36h"
+	wantsBytes = "must be a number of bytes, such as 200Mi"
+)
 
 // formats are the fields that have a format, and kinds what the others must be.
 var (
 	formats = map[string]string{
 		"minResyncPeriod": wantsUnit, "orphanGracePeriod": wantsUnit, "probeTimeout": wantsUnit, "cleanTimeout": wantsUnit,
-		"blankProofRate": "must be a number of bytes, such as 200Mi",
+		"blankProofRate": wantsBytes, "minSize": wantsBytes, "maxSize": wantsBytes,
 	}
 	kinds = map[reflect.Kind]string{
 		reflect.Bool: "must be true or false", reflect.Int32: "must be a whole number", reflect.Int64: "must be a whole number",
@@ -248,9 +251,14 @@ func explain(at *field.Path, value any, err error) *field.Error {
 // unknown returns the message about an unknown key.
 func unknown(at *field.Path, key string) string {
 	var of any = ProvisionerConfiguration{}
-	if within(at.String(), "storageClassMap") {
+	switch {
+	case strings.Contains(at.String(), "].devices.include["), strings.Contains(at.String(), "].devices.exclude["):
+		of = DeviceRule{}
+	case strings.Contains(at.String(), "].devices."):
+		of = Devices{}
+	case within(at.String(), "storageClassMap"):
 		of = Class{}
-	} else if within(at.String(), "jobTolerations") {
+	case within(at.String(), "jobTolerations"):
 		of = corev1.Toleration{}
 	}
 	allowed := keysOf(of)

@@ -4,6 +4,7 @@
 package v1alpha1
 
 import (
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,13 +40,16 @@ func setDefaults(c *ProvisionerConfiguration) {
 	component.Default(&c.OrphanGracePeriod, &metav1.Duration{Duration: defaultOrphanGracePeriod})
 	component.Default(&c.ProbeTimeout, &metav1.Duration{Duration: defaultProbeTimeout})
 	for name, class := range c.Classes {
-		setClassDefaults(&class)
+		setClassDefaults(name, &class)
 		c.Classes[name] = class
 	}
 }
 
-func setClassDefaults(c *Class) {
+func setClassDefaults(name string, c *Class) {
 	c.HostDir, c.MountDir = withoutSlash(c.HostDir), withoutSlash(c.MountDir)
+	if c.Devices != nil {
+		component.Default(&c.HostDir, path.Join(devicesFolder, name))
+	}
 	component.Default(&c.MountDir, c.HostDir)
 	component.Default(&c.VolumeMode, corev1.PersistentVolumeFilesystem)
 	component.Default(&c.AccessMode, corev1.ReadWriteOnce)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const allowedInClass = "hostDir, mountDir, volumeMode, accessMode, fsType, namePattern, blockCleanerCommand, fsCleanerCommand, " +
+const allowedInClass = "hostDir, mountDir, devices, volumeMode, accessMode, fsType, namePattern, blockCleanerCommand, fsCleanerCommand, " +
 	"cleanTimeout, existingData, allowDirectories, directoryPattern, volumeName, selector"
 
 // refused parses what must be refused, and returns each error.

@@ -84,9 +84,12 @@ type ProvisionerConfiguration struct {
 // Class is how the disks of a StorageClass are found, published and cleaned.
 type Class struct {
 	// HostDir is the folder on the node, which volumes contain; MountDir is its path in the
-	// provisioner's pod. Both are absolute and clean, and neither is "/".
+	// provisioner's pod. Both are absolute and clean, and neither is "/". With Devices, the
+	// provisioner fills the folder with links to the selected disks.
 	HostDir  string `json:"hostDir,omitempty"`
 	MountDir string `json:"mountDir,omitempty"`
+	// Devices selects the disks by rules; nil for a class with a folder.
+	Devices *Devices `json:"devices,omitempty"`
 	// VolumeMode and AccessMode are those of the volumes.
 	VolumeMode corev1.PersistentVolumeMode       `json:"volumeMode,omitempty"`
 	AccessMode corev1.PersistentVolumeAccessMode `json:"accessMode,omitempty"`

@@ -144,6 +144,9 @@ func (v *validator) classes(at *field.Path, classes map[string]Class) {
 		}
 		class := classes[name]
 		v.class(at.Key(name), &class)
+		if class.Devices != nil {
+			v.devices(at.Key(name), name, &class)
+		}
 	}
 	v.overlaps(at, names, classes)
 }

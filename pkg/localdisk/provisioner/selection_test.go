@@ -1,0 +1,221 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/decide"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+)
+
+// nvme is disk i of the node.
+func nvme(i int) disk.BlockDevice {
+	return disk.BlockDevice{
+		Path: fmt.Sprintf("/dev/nvme%dn1", i), Number: fmt.Sprintf("259:%d", i), Identity: disk.Identity(fmt.Sprintf("nvme:eui.%d", i)), Transport: disk.NVMe,
+		Model: "ACME", Serial: fmt.Sprintf("S%d", i), Bytes: 4 << 20,
+	}
+}
+
+// slotOf returns the name of the slot of disk i.
+func slotOf(i int) string { return decide.SlotName(nvme(i).Identity) }
+
+// byRule changes the configuration to classes that select disks by rules. Their cleaning
+// method is that of devices.
+func (e *env) byRule(rules map[string]provisioner.Devices) {
+	e.t.Helper()
+	config := e.config.DeepCopy()
+	config.Classes = map[string]provisioner.Class{}
+	for name, devices := range rules {
+		class := e.config.Classes["fast"]
+		class.HostDir = "/dev/stowage/devices/" + name
+		class.MountDir, class.Devices = class.HostDir, &devices
+		config.Classes[name] = class
+	}
+	if e.provisioner == nil {
+		e.config = config
+		return
+	}
+	e.provisioner.Configure(context.Background(), config)
+	e.pass(decide.AbsentAfter * 10 * defaultRecheck)
+}
+
+func allNVMe() provisioner.Devices {
+	return provisioner.Devices{Include: []provisioner.DeviceRule{{Transport: "nvme"}}}
+}
+
+// selected returns the disks that are linked into the folders of classes.
+func (e *env) selected() []string {
+	e.disks.mu.Lock()
+	defer e.disks.mu.Unlock()
+	var names []string
+	for _, f := range e.disks.facts {
+		names = append(names, f.Class+" "+f.Device)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (e *env) expectSelected(when string, want ...string) {
+	e.t.Helper()
+	if diff := cmp.Diff(want, e.selected()); diff != "" {
+		e.t.Errorf("%s (-want +got):\n%s", when, diff)
+	}
+}
+
+// TestSelectedDiskIsPublished: a disk that a rule selects is published after it was proven to be
+// blank, with the provisioner's link as path; one with data is not.
+func TestSelectedDiskIsPublished(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(e *env) {
+		e.byRule(map[string]provisioner.Devices{"fast": allNVMe()})
+		e.disks.devices = []disk.BlockDevice{nvme(1), nvme(2)}
+		e.disks.write(nvme(2).Identity, "an ext4 file system")
+		e.start()
+		e.expectSelected("after the start", "fast /dev/nvme1n1", "fast /dev/nvme2n1")
+		e.phase(corev1.VolumeAvailable)
+		e.expect(slotOf(1), "Available")
+		e.expect(slotOf(2), "Skipped: NotEmpty")
+		if diff := cmp.Diff([]string{slotOf(1) + " from 0"}, e.disks.proved()); diff != "" {
+			t.Errorf("proofs (-want +got):\n%s", diff)
+		}
+		pv := e.volume()
+		if want := localpv.LinkPath("fast", pv.Name); pv.Spec.Local.Path != want {
+			t.Errorf("the path is %s, want %s", pv.Spec.Local.Path, want)
+		}
+		e.phase(corev1.VolumeBound)
+		if diff := cmp.Diff(map[string]string{pv.Spec.Local.Path: "/dev/nvme1n1"}, e.disks.linked()); diff != "" {
+			t.Errorf("links of volumes (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestRulesChange: a change of the rules withdraws a free volume, and keeps one with a claim,
+// whose disk its class cleans. Another class has a disk only after that.
+func TestRulesChange(t *testing.T) {
+	t.Parallel()
+	for name, bound := range map[string]bool{"a free volume": false, "a volume with a claim": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(e *env) {
+				if _, err := e.api.StorageV1().StorageClasses().Create(context.Background(), class("slow", corev1.PersistentVolumeReclaimDelete), metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				e.byRule(map[string]provisioner.Devices{"fast": allNVMe()})
+				e.disks.devices = []disk.BlockDevice{nvme(1)}
+				e.start()
+				e.phase(corev1.VolumeAvailable)
+				if bound {
+					e.phase(corev1.VolumeBound)
+				}
+				none := provisioner.Devices{Include: []provisioner.DeviceRule{{Transport: "sata"}}}
+				e.byRule(map[string]provisioner.Devices{"fast": none, "slow": allNVMe()})
+				if bound {
+					e.expectSelected("with a claim", "fast /dev/nvme1n1")
+					e.expect(slotOf(1), "Bound: NotConfigured")
+					e.disks.write(nvme(1).Identity, "data of the claim")
+					e.phase(corev1.VolumeReleased)
+					e.look()
+				}
+				e.expectSelected("at the end", "slow /dev/nvme1n1")
+				if diff := cmp.Diff([]string{slotOf(1)}, e.disks.cleaned()); diff != "" {
+					t.Errorf("cleans (-want +got):\n%s", diff)
+				}
+				if pv := e.volume(); pv == nil || pv.Spec.StorageClassName != "slow" {
+					t.Errorf("the volume is %v, want one of class slow", pv)
+				}
+			})
+		})
+	}
+}
+
+// TestContestedDisk: of two classes that select a disk, neither has it, and both report it.
+func TestContestedDisk(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(e *env) {
+		e.byRule(map[string]provisioner.Devices{"fast": allNVMe(), "slow": allNVMe()})
+		e.disks.devices = []disk.BlockDevice{nvme(1)}
+		e.start()
+		e.expectSelected("by both")
+		var reported []string
+		for _, entry := range e.provisioner.status.Entries() {
+			reported = append(reported, fmt.Sprint(entry.Class, " ", entry.State, " ", entry.Reason))
+		}
+		slices.Sort(reported)
+		if diff := cmp.Diff([]string{"fast Skipped SeveralClasses", "slow Skipped SeveralClasses"}, reported); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		e.byRule(map[string]provisioner.Devices{"fast": allNVMe()})
+		e.expectSelected("by one", "fast /dev/nvme1n1")
+		e.phase(corev1.VolumeAvailable)
+		e.expect(slotOf(1), "Available")
+	})
+}
+
+// TestUnknownDevices: while devices cannot be listed, nothing is published or withdrawn, and the
+// provisioner is not ready.
+func TestUnknownDevices(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(e *env) {
+		e.byRule(map[string]provisioner.Devices{"fast": allNVMe()})
+		e.disks.devices = []disk.BlockDevice{nvme(1)}
+		e.start()
+		e.phase(corev1.VolumeAvailable)
+		e.disks.mu.Lock()
+		e.disks.noDevices = errors.New("no sysfs")
+		e.disks.mu.Unlock()
+		e.start()
+		e.byRule(map[string]provisioner.Devices{"fast": {Include: []provisioner.DeviceRule{{Transport: "sata"}}}})
+		if err := e.provisioner.CheckReads("fast"); err == nil {
+			t.Error("the provisioner is ready")
+		}
+		if e.volume() == nil {
+			t.Error("the volume was withdrawn")
+		}
+	})
+}
+
+// TestNodeSelector: disks are selected while the node has the labels, which are followed.
+func TestNodeSelector(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(e *env) {
+		devices := allNVMe()
+		devices.NodeSelector = map[string]string{"disks": "yes"}
+		e.byRule(map[string]provisioner.Devices{"fast": devices})
+		e.disks.devices = []disk.BlockDevice{nvme(1)}
+		e.start()
+		e.expectSelected("without the label")
+		label := func(labels map[string]string) {
+			object, err := e.api.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			maps.Copy(object.Labels, labels)
+			if _, err := e.api.CoreV1().Nodes().Update(context.Background(), object, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			e.pass(2 * labelsPeriod)
+		}
+		label(map[string]string{"disks": "yes"})
+		e.expectSelected("with the label", "fast /dev/nvme1n1")
+		e.phase(corev1.VolumeAvailable)
+		e.expect(slotOf(1), "Available")
+		label(map[string]string{"disks": "no"})
+		e.expectSelected("without it again")
+		if e.volume() != nil {
+			t.Error("the free volume was not withdrawn")
+		}
+	})
+}

@@ -1,0 +1,117 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/decide"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/testing/sysfstree"
+
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// nvmeTree returns a sysfs in which loop devices are NVMe disks, since rules select no loop
+// devices. The counters are those of the loop devices.
+func nvmeTree(t *testing.T, devices []string) string {
+	t.Helper()
+	var archive txtar.Archive
+	counters := map[string]string{}
+	for i, device := range devices {
+		var st unix.Stat_t
+		if err := unix.Stat(device, &st); err != nil {
+			t.Fatal(err)
+		}
+		base := filepath.Base(device)
+		folder := fmt.Sprintf("sys/devices/pci0000:00/0000:00:1d.0/0000:3d:00.%d/nvme/nvme%d/%s/", i, i, base)
+		for name, text := range map[string]string{
+			"dev": fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)), "size": fmt.Sprint(64 << 20 / 512), "ro": "0", "removable": "0",
+			"queue/rotational": "0", "queue/iostats": "1", "diskseq": fmt.Sprint(100 + i),
+			"wwid": fmt.Sprintf("eui.0025385b71b0000%d", i), "device/model": "ACME NVMe", "device/serial": fmt.Sprintf("S%d", i),
+		} {
+			archive.Files = append(archive.Files, txtar.File{Name: folder + name, Data: []byte(text + "\n")})
+		}
+		counters[folder+"stat"] = filepath.Join("/sys/class/block", base, "stat")
+	}
+	root := sysfstree.Unpack(t, &archive)
+	for name, counter := range counters {
+		if err := os.Symlink(counter, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(root, "sys")
+}
+
+// slotOfNVMe is the slot of NVMe disk i.
+func slotOfNVMe(i int) string {
+	return decide.SlotName(disk.Identity(fmt.Sprintf("nvme:eui.0025385b71b0000%d", i)))
+}
+
+// TestRules: disks that a rule selects are published and cleaned as those of a folder, under the
+// rights and policies of the manifests. One with data is not published, one that is excluded not
+// selected, and a free volume is withdrawn when the rules no longer select its disk.
+func TestRules(t *testing.T) {
+	n := newNode(t)
+	var devices []string
+	for i := range 3 {
+		devices = append(devices, n.Attach(n.Image(fmt.Sprintf("nvme%d", i), "64M")))
+	}
+	n.Command("mkfs.ext4", "-q", "-F", devices[1])
+	n.Args = append(n.Args, "--host-sys="+nvmeTree(t, devices))
+	n.Select(n.Files, map[string]any{
+		"include": []any{map[string]any{"transport": "nvme", "model": "ACME*"}}, "exclude": []any{map[string]any{"serial": "S2"}},
+	})
+	n.Start()
+
+	t.Log("A blank disk is published, and one with data is not")
+	published := n.WaitPhase(n.Files, slotOfNVMe(0), corev1.VolumeAvailable)
+	if want := localpv.LinkPath(n.Files, published.Name); published.Spec.Local.Path != want {
+		t.Errorf("the path is %s, want %s", published.Spec.Local.Path, want)
+	}
+	n.WaitEntry(n.Files, slotOfNVMe(1), stowage.EntrySkipped, string(disk.NotEmpty))
+	if _, err := os.Lstat(n.PathOf(n.Files, slotOfNVMe(2))); !os.IsNotExist(err) {
+		t.Errorf("the excluded disk is linked (%v)", err)
+	}
+
+	t.Log("It gets a claim, and is cleaned and published again when that is deleted")
+	volume := n.Claim(n.Files, slotOfNVMe(0))
+	waitLink(n, volume, stowage.LinkPresent)
+	if target, err := os.Readlink(volume.Spec.Local.Path); target != devices[0] {
+		t.Errorf("the link leads to %q (%v), want %s", target, err, devices[0])
+	}
+	n.Command("mkfs.ext4", "-q", "-F", volume.Spec.Local.Path)
+	n.Release(volume)
+	n.WaitRepublished(n.Files, slotOfNVMe(0), volume)
+
+	t.Log("The rules select another disk only")
+	n.Select(n.Files, map[string]any{"include": []any{map[string]any{"serial": "S2"}}})
+	n.WaitPhase(n.Files, slotOfNVMe(2), corev1.VolumeAvailable)
+	n.WaitNone(n.Files, slotOfNVMe(0))
+	n.Env.Wait("the link of the former disk to be removed", func() bool {
+		_, err := os.Lstat(n.PathOf(n.Files, slotOfNVMe(0)))
+		return os.IsNotExist(err)
+	})
+}
+
+// waitLink waits until the report shows the state of a volume's link.
+func waitLink(n *node.Node, volume *corev1.PersistentVolume, state string) {
+	n.WaitReport("the link "+state, func(r *stowage.LocalDiskReport) bool {
+		for i := range r.Status.Entries {
+			if e := &r.Status.Entries[i]; e.Volume == volume.Name && e.Link == state {
+				return true
+			}
+		}
+		return false
+	})
+}

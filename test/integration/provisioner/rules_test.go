@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -36,8 +37,8 @@ func nvmeTree(t *testing.T, devices []string) string {
 		base := filepath.Base(device)
 		folder := fmt.Sprintf("sys/devices/pci0000:00/0000:00:1d.0/0000:3d:00.%d/nvme/nvme%d/%s/", i, i, base)
 		for name, text := range map[string]string{
-			"dev": fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)), "size": fmt.Sprint(64 << 20 / 512), "ro": "0", "removable": "0",
-			"queue/rotational": "0", "queue/iostats": "1", "diskseq": fmt.Sprint(100 + i),
+			"dev": fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)), "size": strconv.Itoa(64 << 20 / 512), "ro": "0", "removable": "0",
+			"queue/rotational": "0", "queue/iostats": "1", "diskseq": strconv.Itoa(100 + i),
 			"wwid": fmt.Sprintf("eui.0025385b71b0000%d", i), "device/model": "ACME NVMe", "device/serial": fmt.Sprintf("S%d", i),
 		} {
 			archive.Files = append(archive.Files, txtar.File{Name: folder + name, Data: []byte(text + "\n")})

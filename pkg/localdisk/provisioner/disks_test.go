@@ -28,6 +28,8 @@ type disks struct {
 	// a fact.
 	devices   []disk.BlockDevice
 	noDevices error
+	// trouble are the folders that cannot be read, by class.
+	trouble map[string]*disk.Problem
 	// formats are what is on devices.
 	formats map[disk.Identity]disk.Superblock
 	looks   int
@@ -56,7 +58,8 @@ func newDisks() *disks {
 		facts: map[string]disk.Fact{}, data: map[disk.Identity]string{}, users: map[disk.Identity][]disk.User{},
 		links: map[string]string{}, formats: map[disk.Identity]disk.Superblock{},
 		hidden: map[disk.Identity]int64{}, writes: map[disk.Identity]int{},
-		silent: map[disk.Identity]chan struct{}{}, failing: map[disk.Identity]error{},
+		trouble: map[string]*disk.Problem{},
+		silent:  map[disk.Identity]chan struct{}{}, failing: map[disk.Identity]error{},
 	}
 }
 
@@ -135,7 +138,7 @@ func (d *disks) Scan(context.Context, disk.Scan) disk.Scanned {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.looks++
-	scanned := disk.Scanned{Facts: map[disk.Key]disk.Fact{}, Trouble: map[string]*disk.Problem{}}
+	scanned := disk.Scanned{Facts: map[disk.Key]disk.Fact{}, Trouble: maps.Clone(d.trouble)}
 	for _, f := range d.facts {
 		scanned.Facts[f.Key] = f
 	}

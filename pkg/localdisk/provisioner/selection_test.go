@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -184,6 +185,63 @@ func TestUnknownDevices(t *testing.T) {
 		if e.volume() == nil {
 			t.Error("the volume was withdrawn")
 		}
+	})
+}
+
+// TestFoldersPrecedeRules: a disk to which an entry of a folder leads is not selected, nor is a new
+// one while a folder cannot be read.
+func TestFoldersPrecedeRules(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(e *env) {
+		folder := e.config.Classes["fast"]
+		e.byRule(map[string]provisioner.Devices{"slow": allNVMe()})
+		e.config.Classes["fast"] = folder
+		entry := fact("a")
+		entry.Kind, entry.Identity, entry.Device = disk.Device, nvme(1).Identity, nvme(1).Path
+		e.disks.put(entry)
+		e.disks.devices = []disk.BlockDevice{nvme(1), nvme(2)}
+		e.disks.trouble["fast"] = disk.Problemf(disk.Unreadable, "not mounted")
+		e.start()
+		e.expectSelected("while the folder cannot be read", "fast /dev/nvme1n1")
+		e.disks.mu.Lock()
+		delete(e.disks.trouble, "fast")
+		e.disks.mu.Unlock()
+		e.look()
+		e.expectSelected("by the folder and the rules", "fast /dev/nvme1n1", "slow /dev/nvme2n1")
+		e.disks.take("a")
+		e.look()
+		e.expectSelected("by the rules", "slow /dev/nvme1n1", "slow /dev/nvme2n1")
+	})
+}
+
+// TestMaxKeepsClaims: of more disks than max, those with claims stay.
+func TestMaxKeepsClaims(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(e *env) {
+		e.byRule(map[string]provisioner.Devices{"fast": allNVMe()})
+		e.disks.devices = []disk.BlockDevice{nvme(1), nvme(2)}
+		e.start()
+		claimed := ""
+		for _, pv := range e.api.volumes() {
+			pv.Status.Phase = corev1.VolumeAvailable
+			if localpv.PathOf(&pv) == "/dev/stowage/devices/fast/"+slotOf(2) {
+				claimed = pv.Name
+				pv.Status.Phase = corev1.VolumeBound
+				pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "default", Name: "data", UID: "claim"}
+			}
+			if _, err := e.api.CoreV1().PersistentVolumes().Update(context.Background(), &pv, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.pass(10 * time.Second)
+		one := allNVMe()
+		one.Max = new(int32(1))
+		e.byRule(map[string]provisioner.Devices{"fast": one})
+		e.expectSelected("one at most", "fast /dev/nvme2n1")
+		if pv := e.volume(); pv.Name != claimed || claimed == "" {
+			t.Errorf("the volume is %s, want %s", pv.Name, claimed)
+		}
+		e.expect(slotOf(2), "Bound")
 	})
 }
 

@@ -5,6 +5,7 @@ package provisioner_test
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
@@ -92,6 +94,24 @@ func TestRules(t *testing.T) {
 		t.Errorf("the link leads to %q (%v), want %s", target, err, devices[0])
 	}
 	n.Command("mkfs.ext4", "-q", "-F", volume.Spec.Local.Path)
+
+	t.Log("The node restarts, which empties /dev/stowage")
+	n.Stop()
+	for _, folder := range []string{n.PathOf(n.Files, ""), filepath.Dir(volume.Spec.Local.Path)} {
+		if err := os.RemoveAll(folder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.Start()
+	n.WaitAnswer("/readyz", "ready", func(a node.Answer) bool { return a.Status == http.StatusOK })
+	n.Env.Wait("the link of the volume", func() bool {
+		target, err := os.Readlink(volume.Spec.Local.Path)
+		return err == nil && target == devices[0]
+	})
+	if now := n.Volume(n.Files, slotOfNVMe(0)); now == nil || now.UID != volume.UID || now.Annotations[wellknown.DiskAnnotation] != "" {
+		t.Errorf("the volume is now %v", now)
+	}
+
 	n.Release(volume)
 	n.WaitRepublished(n.Files, slotOfNVMe(0), volume)
 

@@ -25,6 +25,8 @@ var classes = append([]install.Class{
 	class("folders", map[string]any{"allowDirectories": true, "directoryPattern": "disk*"}),
 	class("formatted", nil),
 	class("fenced", nil),
+	class("fenced-xfs", map[string]any{"fsType": "xfs"}),
+	class("fenced-raw", map[string]any{"volumeMode": "Block"}),
 	class("blocks", map[string]any{"volumeMode": "Block"}),
 	class("slow", map[string]any{"volumeMode": "Block", "blockCleanerCommand": []string{"dd-zero", "100"}}),
 	class("owned", nil),

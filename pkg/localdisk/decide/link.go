@@ -112,15 +112,21 @@ func unformatted(s *Slot) Decision {
 // changed returns why a device with other content than recorded is withheld.
 func changed(s *Slot) *disk.Problem {
 	v, read, was := s.Volume, s.Superblock, "nothing that is recorded"
-	if f := s.VolumeRecord.Filesystem; f != nil {
-		was = f.String()
+	recorded := s.VolumeRecord.Filesystem
+	if recorded != nil {
+		was = recorded.String()
 	}
-	if read.Format.Type == "" {
+	switch {
+	case read.Format.Type != "":
+		return disk.Problemf(disk.FilesystemChanged,
+			"the device held %s and holds %s now, so its link is withheld from kubelet: if that is the volume's, annotate volume %s with stowage.dev/same-filesystem=%s", was, read.Holds(), v.Name, read.Format)
+	case recorded != nil && recorded.Type == "":
+		return disk.Problemf(disk.FilesystemChanged,
+			"the device was blank and holds %s now, so its link is withheld from kubelet: remove that with wipefs --all (an interrupted mkfs may leave it), or delete the claim and the volume", read.Holds())
+	default:
 		return disk.Problemf(disk.SignatureLost,
 			"the device held %s and holds %s now, so its link is withheld from kubelet: restore the file system's superblock, or delete the claim and the volume", was, read.Holds())
 	}
-	return disk.Problemf(disk.FilesystemChanged,
-		"the device held %s and holds %s now, so its link is withheld from kubelet: if that is the volume's, annotate volume %s with stowage.dev/same-filesystem=%s", was, read.Holds(), v.Name, read.Format)
 }
 
 func allow(s *Slot) Decision {

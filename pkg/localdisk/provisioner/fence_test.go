@@ -83,8 +83,14 @@ func TestFence(t *testing.T) {
 		e.linked("/dev/a")
 		e.expect("a", "Bound")
 
+		renamed := device("a")
+		renamed.Device, renamed.Place = "/dev/c", "dev:8:c"
+		e.disks.put(renamed)
+		e.look()
+		e.linked("/dev/c")
+
 		e.phase(corev1.VolumeReleased)
-		e.linked("/dev/a")
+		e.linked("/dev/c")
 		if again := e.volume(); again.UID == pv.UID || again.Spec.Local.Path == "" {
 			t.Error("the volume was not published again")
 		}

@@ -7,13 +7,19 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -34,8 +40,8 @@ const (
 // TestKilled: provisioners are killed at each step of a volume's life and at random, while
 // tenants claim, fill and release disks of every kind and an administrator deletes
 // volumes and removes finalizers. Whenever a volume is Available its disk is clean,
-// no disk is published twice, the data of a claim is unchanged, and in the end all disks are
-// published again.
+// no disk is published twice, the data of a claim is unchanged, and no link leads to another
+// device than its volume's. In the end all disks are published again, and no other links exist.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	first := campaign.Begin(t)
@@ -183,6 +189,7 @@ func (k *killer) finish() {
 		}
 		d.acting.Unlock()
 	}
+	w.checkLinks()
 	var missed []string
 	for _, p := range k.left {
 		missed = append(missed, p.name)
@@ -190,6 +197,37 @@ func (k *killer) finish() {
 	t.Logf("%d kills, %d of them at their point", w.killed(), k.hits)
 	if len(missed) > 0 {
 		t.Errorf("the provisioner was never killed %q", missed)
+	}
+}
+
+// checkLinks checks, when all disks are free, that each device has one link and that no other volume
+// has one.
+func (w *harness) checkLinks() {
+	w.WaitReport("that shows all links", func(r *stowage.LocalDiskReport) bool {
+		return !slices.ContainsFunc(r.Status.Entries, func(e stowage.Entry) bool {
+			return e.State != stowage.EntrySkipped && strings.HasPrefix(e.Identity, "weak:") && e.Link != stowage.LinkPresent
+		})
+	})
+	var want, got []string
+	for _, d := range w.disks {
+		if d.device() != "" {
+			want = append(want, d.device())
+		}
+	}
+	for _, class := range []string{w.Files, w.Blocks} {
+		links, _ := filepath.Glob(filepath.Join(disk.LinkFolder, class, "*")) // the pattern is a good one
+		for _, link := range links {
+			target, err := os.Readlink(link)
+			if err != nil {
+				w.violated("read the link %s: %v", link, err)
+			}
+			got = append(got, target)
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.violated("the targets of all links: %s", diff)
 	}
 }
 

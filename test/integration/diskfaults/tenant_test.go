@@ -6,6 +6,7 @@ package diskfaults_test
 import (
 	"context"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -50,6 +51,14 @@ func (t *tenant) has(path string) bool { return slices.Contains(t.paths, path) }
 
 func (t *tenant) String() string { return filepath.Base(t.paths[0]) }
 
+// device is the node of the tenant's device; empty for a file system.
+func (t *tenant) device() string {
+	if d, ok := t.medium.(*device); ok {
+		return d.path
+	}
+	return ""
+}
+
 // live handles events until the queue is closed.
 func (t *tenant) live(ctx context.Context) {
 	for {
@@ -72,6 +81,9 @@ func (t *tenant) observe(ctx context.Context, v *corev1.PersistentVolume, gone b
 	if gone {
 		t.lost(ctx, v)
 		return
+	}
+	if target, err := os.Readlink(v.Spec.Local.Path); err == nil && target != t.device() {
+		t.harness.violated("%s: kubelet would mount %s for volume %s", t, target, v.Name)
 	}
 	if v.DeletionTimestamp == nil {
 		t.offers[v.UID] = v.Name

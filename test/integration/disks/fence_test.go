@@ -12,9 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/test/integration/node"
 )
 
@@ -107,10 +107,7 @@ func TestFence(t *testing.T) {
 	n.Command("tune2fs", "-U", "0f0e0d0c-0b0a-4908-8706-050403020100", device)
 	linked(n, t, volume, "")
 	n.WaitEntry(n.Files, "disk", stowage.EntryBound, "FilesystemChanged")
-	patch := `{"metadata":{"annotations":{"stowage.dev/same-filesystem":"ext4:0f0e0d0c-0b0a-4908-8706-050403020100"}}}`
-	if _, err := n.Env.Client.CoreV1().PersistentVolumes().Patch(n.Env.Context(), volume.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	annotate(t, n, volume, wellknown.SameFilesystemAnnotation, "ext4:0f0e0d0c-0b0a-4908-8706-050403020100")
 	linked(n, t, volume, device)
 
 	t.Log("The claim is deleted")
@@ -131,4 +128,21 @@ func relink(t *testing.T, to, path string) {
 	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestFenceOfReattachedDevice: a device is attached again under another name. One without a lasting
+// identity is another disk until an administrator accepts it.
+func TestFenceOfReattachedDevice(t *testing.T) {
+	n := newNode(t)
+	n.Start()
+	volume, device := formattedOnce(t, n, "disk")
+	n.Detach(device)
+	n.Attach(n.Image("other.raw", "64M")) // under the former name, unless another test takes that
+	again := n.Attach(n.Path("images", "disk.raw"))
+	linked(n, t, volume, "")
+	relink(t, again, n.PathOf(n.Files, "disk"))
+	found := n.WaitEntry(n.Files, "disk", stowage.EntryReplaced, "Replaced")
+	linked(n, t, volume, "")
+	annotate(t, n, volume, wellknown.SameDiskAnnotation, found.Identity)
+	linked(n, t, volume, again)
 }

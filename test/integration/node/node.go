@@ -32,6 +32,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/deadline"
@@ -209,10 +210,15 @@ func (n *Node) Stop() {
 	n.provisioner = nil
 }
 
-// forget deletes the node's volumes after the test, when no provisioner removes the
+// forget deletes the node's volumes and their links after the test, when no provisioner removes the
 // finalizer any more.
 func (n *Node) forget() {
 	n.Kill()
+	for class := range n.options {
+		if err := os.RemoveAll(filepath.Join(disk.LinkFolder, class)); err != nil {
+			n.t.Error(err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), n.Env.Timeout)
 	defer cancel()
 	client := n.Env.Client.CoreV1().PersistentVolumes()

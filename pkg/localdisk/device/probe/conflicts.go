@@ -15,7 +15,8 @@ import (
 )
 
 // resolveConflicts ensures that no byte is offered twice: of several slots that lead to the same bytes,
-// or to some of the same, one keeps them and the others get a problem that names it.
+// or to some of the same, one keeps them and the others get a problem that names it. Devices with
+// one identity all get a problem: it does not show which of them is the volume's.
 // Precedence is: a slot whose volume was published of exactly these bytes, one with any
 // volume, one with a record, the order of class and name. The given facts are not changed.
 func resolveConflicts(facts []disk.Fact, known []disk.Known) map[disk.Key]disk.Fact {
@@ -32,6 +33,9 @@ func resolveConflicts(facts []disk.Fact, known []disk.Known) map[disk.Key]disk.F
 	var kept []disk.Fact
 	for _, f := range order {
 		volume := slots[f.Key].volume != ""
+		if f.Problem == nil {
+			f.Problem = ambiguous(f, order)
+		}
 		if f.Problem == nil {
 			f.Problem = contested(f, kept)
 		}
@@ -85,6 +89,19 @@ func (s slot) rank(f disk.Fact) int {
 	}
 }
 
+// ambiguous returns a problem if another device has a device's identity.
+func ambiguous(f disk.Fact, all []disk.Fact) *disk.Problem {
+	if f.Identity == "" || f.Identity.Kind() != disk.Device {
+		return nil
+	}
+	for _, other := range all {
+		if other.Identity == f.Identity && other.Place != f.Place {
+			return disk.Problemf(disk.SharedIdentity, "%s and %s of class %s have the same identity (%s): they are paths to one disk, or copies", f.HostPath, other.HostPath, other.Class, f.Identity)
+		}
+	}
+	return nil
+}
+
 // contested returns a problem if a kept fact has a fact's bytes.
 func contested(f disk.Fact, kept []disk.Fact) *disk.Problem {
 	if f.Place == "" {
@@ -95,7 +112,7 @@ func contested(f disk.Fact, kept []disk.Fact) *disk.Problem {
 		case k.Place == f.Place:
 			return disk.Problemf(disk.SameBytes, "%s leads to the same bytes as %s of class %s", f.HostPath, k.HostPath, k.Class)
 		case k.Identity != "" && k.Identity == f.Identity:
-			return disk.Problemf(disk.SameBytes, "%s has the same identity as %s of class %s (%s): two paths to one disk, or a copy of it", f.HostPath, k.HostPath, k.Class, k.Identity)
+			return disk.Problemf(disk.SameBytes, "%s has the same identity as %s of class %s (%s): it may be a copy", f.HostPath, k.HostPath, k.Class, k.Identity)
 		case overlap(f, k):
 			return disk.Problemf(disk.InUse, "%s shares bytes with %s of class %s: offer the whole or its parts, not both", f.HostPath, k.HostPath, k.Class)
 		}

@@ -67,6 +67,15 @@ func TestResolveConflicts(t *testing.T) {
 		},
 		"two paths of multipath, or a copy: one identity, two places": {
 			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0"), at("a/2 dev:8:16 wwn:0")},
+			want:  map[string]disk.Reason{"a/1": disk.SharedIdentity, "a/2": disk.SharedIdentity},
+		},
+		"the entry of a volume may lead to the copy": {
+			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0"), at("a/2 dev:8:16 wwn:0 bad")},
+			known: []disk.Known{volumeOf("a/1 . wwn:0")},
+			want:  map[string]disk.Reason{"a/1": disk.SharedIdentity, "a/2": disk.ReadOnly},
+		},
+		"a file system and its copy": {
+			facts: []disk.Fact{at("a/1 fs:8:1:/ fs:u:/"), at("a/2 fs:8:2:/ fs:u:/")},
 			want:  map[string]disk.Reason{"a/1": "", "a/2": disk.SameBytes},
 		},
 		"a folder and its parent": {

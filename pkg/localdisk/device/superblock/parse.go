@@ -93,14 +93,14 @@ func ext(image []byte) (disk.Format, bool) {
 }
 
 // xfs reads a superblock of XFS. Those of version 5 have a checksum; the sizes in older ones must
-// agree, by the rules of libblkid.
+// agree, by the rules of libblkid. An XFS whose mkfs was interrupted is none: it cannot be mounted.
 func xfs(image []byte) (disk.Format, bool) {
 	s := at(image, 0, 512)
 	if s == nil || !bytes.HasPrefix(s, []byte("XFSB")) {
 		return disk.Format{}, false
 	}
 	sector := int(binary.BigEndian.Uint16(s[102:]))
-	if sector < 512 || sector > 32<<10 || !sensible(s) {
+	if inProgress := s[126] != 0; inProgress || sector < 512 || sector > 32<<10 || !sensible(s) {
 		return disk.Format{}, false
 	}
 	if binary.BigEndian.Uint16(s[100:])&0xf == 5 {

@@ -95,9 +95,15 @@ func TestRead(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("to attach loop devices takes root")
 	}
+	for _, bytes := range []string{"512", "4096"} {
+		t.Run("sectors of "+bytes+" bytes", func(t *testing.T) {
+			testRead(t, loop(t, image(t, 320<<20), "--sector-size="+bytes))
+		})
+	}
+}
+
+func testRead(t *testing.T, device string) {
 	none := func(*os.File) error { return nil }
-	file := image(t, 320<<20)
-	device := loop(t, file)
 	read := func() disk.Superblock {
 		t.Helper()
 		found, err := Read(t.Context(), device, none)
@@ -109,10 +115,12 @@ func TestRead(t *testing.T) {
 	if found := read(); !found.Blank() {
 		t.Errorf("a blank device holds %s", found.Holds())
 	}
-	run(t, "mkfs.ext4", "-q", "-F", device)
-	want := blkid(t, device)
-	if diff := cmp.Diff(disk.Superblock{Format: want}, read()); diff != "" {
-		t.Error(diff)
+	for _, name := range []string{"btrfs", "xfs", "ext4 as kubelet makes it"} {
+		run(t, "wipefs", "--all", "--quiet", device)
+		run(t, mkfs[name][0], append(mkfs[name][1:len(mkfs[name]):len(mkfs[name])], device)...)
+		if diff := cmp.Diff(disk.Superblock{Format: blkid(t, device)}, read()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 	restore := damage(t, device, 1024+0x68) // the UUID, so that the checksum is wrong
 	if found := read(); found.Blank() || found.Other == "" || found.Format.Type != "" {
@@ -126,6 +134,11 @@ func TestRead(t *testing.T) {
 	run(t, "mkswap", device)
 	if found := read(); !strings.Contains(found.Other, "swap") {
 		t.Errorf("a device with swap space is %+v", found)
+	}
+	run(t, "mkfs.xfs", "-q", "-f", device)
+	run(t, "xfs_db", "-x", "-c", "sb 0", "-c", "write -d inprogress 1", device) // as mkfs.xfs begins
+	if found := read(); blkid(t, device).Type != "xfs" || found.Format.Type != "" || !strings.Contains(found.Other, "xfs") {
+		t.Errorf("an XFS whose mkfs was interrupted is %+v", found)
 	}
 	other := errors.New("another device")
 	if _, err := Read(t.Context(), device, func(*os.File) error { return other }); !errors.Is(err, other) {
@@ -205,9 +218,9 @@ func image(t *testing.T, size int64) string {
 	return file
 }
 
-func loop(t *testing.T, file string) string {
+func loop(t *testing.T, file string, options ...string) string {
 	t.Helper()
-	device := strings.TrimSpace(run(t, "losetup", "--find", "--show", file))
+	device := strings.TrimSpace(run(t, "losetup", append(options, "--find", "--show", file)...))
 	t.Cleanup(func() {
 		if out, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
 			t.Errorf("detach %s: %v\n%s", device, err, out)

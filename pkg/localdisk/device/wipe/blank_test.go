@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -218,6 +220,19 @@ func TestProofIsVoid(t *testing.T) {
 			t.Fatalf("the proof is %+v, %v", proof, err)
 		}
 		writeAt(t, b.Device, "secret", 20*mib)
+		if proof, err := ProveBlank(t.Context(), b); !errors.Is(err, disk.ErrBlankProofVoid) {
+			t.Errorf("the proof is %+v, %v", proof, err)
+		}
+	})
+	t.Run("when the node lost its power while the device was read", func(t *testing.T) {
+		b := blankCheck(t, loop(t, blank(t, 40*mib)))
+		b.From = paused(t, b, 16*mib)
+		boot, err := sysfs.BootID()
+		rest, ofBoot := strings.CutPrefix(b.From.State, boot+"/")
+		if err != nil || !ofBoot {
+			t.Fatalf("the proof has state %q, want boot %s first (%v)", b.From.State, boot, err)
+		}
+		b.From.State = "the-former-boot/" + rest
 		if proof, err := ProveBlank(t.Context(), b); !errors.Is(err, disk.ErrBlankProofVoid) {
 			t.Errorf("the proof is %+v, %v", proof, err)
 		}

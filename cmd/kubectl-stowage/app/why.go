@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/inspect/format"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
 	"stowage.dev/stowage/pkg/inspect/why"
@@ -24,12 +25,14 @@ const whyDescription = `why says why a pod, a claim, a volume, a disk or a node 
 what to do next.
 
 Objects are named as in kubectl: KIND NAME, KIND/NAME, or NAME for a pod. A disk is
-NODE/NAME, NODE/CLASS/NAME or NODE/PATH, as kubectl stowage map -o wide lists them.`
+NODE/NAME, NODE/CLASS/NAME or NODE/PATH, as kubectl stowage map -o wide lists them, or a
+LocalDisk, as kubectl get localdisks lists them.`
 
 const whyExamples = `  kubectl stowage why db-0
   kubectl stowage why pvc data-db-0 -n db
   kubectl stowage why pv local-pv-node-a-3f2c
   kubectl stowage why disk node-a/local-disks/sdb
+  kubectl stowage why disk node-a.02
   kubectl stowage why node node-a`
 
 // whyKind is a kind of objects that why explains.
@@ -47,7 +50,7 @@ func whyKinds() []whyKind {
 		{[]string{"pod", "pods", "po"}, (*whyOptions).pod},
 		{[]string{"pvc", "pvcs", "persistentvolumeclaim", "persistentvolumeclaims", "claim", "claims"}, of(why.KindClaim)},
 		{[]string{"pv", "pvs", "persistentvolume", "persistentvolumes", "volume", "volumes"}, of(why.KindVolume)},
-		{[]string{"disk", "disks"}, of(why.KindDisk)},
+		{[]string{"disk", "disks", "localdisk", "localdisks", "ld"}, of(why.KindDisk)},
 		{[]string{"node", "nodes", "no"}, of(why.KindNode)},
 	}
 }
@@ -115,7 +118,7 @@ func whyArguments(args []string) (whyKind, string, error) {
 func (o *whyOptions) complete(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ofKind := map[string]snapshot.Kind{
 		"pod": snapshot.KindOf[*corev1.Pod](), "pvc": snapshot.KindOf[*corev1.PersistentVolumeClaim](),
-		"pv": snapshot.KindOf[*corev1.PersistentVolume](), "node": snapshot.KindOf[*corev1.Node](),
+		"pv": snapshot.KindOf[*corev1.PersistentVolume](), "node": snapshot.KindOf[*corev1.Node](), "disk": snapshot.KindOf[*stowage.LocalDisk](),
 	}
 	var all []cobra.Completion
 	switch len(args) {
@@ -187,6 +190,9 @@ func (o *whyOptions) readStorage(ctx context.Context, q why.StorageQuestion) (*s
 		} else {
 			others = append(others, snapshot.Query{Kind: kind})
 		}
+	}
+	if q.Kind == why.KindDisk && why.IsLocalDisk(q.Name) {
+		others = append(others, snapshot.Query{Kind: snapshot.KindOf[*stowage.LocalDisk](), Fields: "metadata.name=" + q.Name})
 	}
 	if o.from != "" || q.Kind == why.KindClaim || q.Kind == why.KindVolume {
 		return o.read(ctx, slices.Concat(claims, others)...)

@@ -304,6 +304,10 @@ func TestUnseen(t *testing.T) {
 				"Unknown csi policies: could not be checked: validatingadmissionpolicies could not be read",
 			},
 		},
+		"listed disks": {
+			[]string{"localdisks.stowage.dev"}, true,
+			[]string{"Unknown provisioner kinds: could not be checked: localdisks could not be read"},
+		},
 		"workloads": {
 			[]string{"deployments.apps", "daemonsets.apps"}, false,
 			[]string{
@@ -318,6 +322,7 @@ func TestUnseen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
+			object[*corev1.ConfigMap](t, s, namespaceOwn, "stowage-provisioner").Data["listDisks"] = "true"
 			for at := range s {
 				kind, _, _ := strings.Cut(at, " ")
 				for _, gap := range test.gaps {
@@ -342,6 +347,34 @@ func TestUnseen(t *testing.T) {
 			slices.Sort(test.gaps)
 			if diff := cmp.Diff(test.gaps, status.Unseen); diff != "" {
 				t.Errorf("unseen (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestListedDisks: the kind of listed disks must be served if a configuration has them.
+func TestListedDisks(t *testing.T) {
+	t.Parallel()
+	for listed, want := range map[string][]string{"true": {"Problem provisioner kinds: the API server does not serve LocalDisk"}, "false": nil} {
+		t.Run(listed, func(t *testing.T) {
+			t.Parallel()
+			s, folder := newSite(t), t.TempDir()
+			object[*corev1.ConfigMap](t, s, namespaceOwn, "stowage-provisioner").Data["listDisks"] = listed
+			for name, text := range map[string]string{
+				"snapshot.json": `{"absent": ["localdisks.stowage.dev"]}`, "other.json": `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}`,
+			} {
+				if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			without, err := snapshot.Open(folder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			status := Assess(snapshot.Merge(s.snapshot(), without), nil)
+			checkAdvice(t, status)
+			if diff := cmp.Diff(want, faults(status)); diff != "" {
+				t.Errorf("faults (-want +got):\n%s", diff)
 			}
 		})
 	}

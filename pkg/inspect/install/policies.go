@@ -30,7 +30,7 @@ func (a *assessment) policyFiles(p *part) (needed, optional []string) {
 			"provisioner/policy-volumes.yaml", "provisioner/policy-placement.yaml", "provisioner/policy-reports.yaml",
 			"provisioner/policy-nodes.yaml", "provisioner/policy-heartbeats.yaml",
 		}
-		if slices.ContainsFunc(a.configs.provisioners, func(c *provisioner.ProvisionerConfiguration) bool { return c.ListDisks }) {
+		if a.listsDisks() {
 			needed = append(needed, "provisioner/policy-disks.yaml")
 		}
 		return needed, nil
@@ -41,6 +41,11 @@ func (a *assessment) policyFiles(p *part) (needed, optional []string) {
 		return nil, nil
 	}
 	return []string{"csi/policy-stagings.yaml"}, nil
+}
+
+// listsDisks reports whether a configuration of provisioners has LocalDisks written.
+func (a *assessment) listsDisks() bool {
+	return slices.ContainsFunc(a.configs.provisioners, func(c *provisioner.ProvisionerConfiguration) bool { return c.ListDisks })
 }
 
 // policies checks that the admission policies of a part exist, are bound and deny.
@@ -213,6 +218,9 @@ func (a *assessment) kinds(p *part) {
 	switch {
 	case p.name == provisionerPart:
 		all = local
+		if a.listsDisks() {
+			all = append(all, kindOf[*stowage.LocalDisk](a.s))
+		}
 	case p.name == controllerPart:
 		all = local
 		if a.configs.controller != nil && a.configs.controller.PavVolumes.Enabled {

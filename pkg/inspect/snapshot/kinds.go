@@ -85,6 +85,7 @@ var (
 	// own are the kinds of stowage.dev.
 	own = []Kind{
 		kind[stowage.LocalDiskReport, stowage.LocalDiskReportList](stowage.SchemeGroupVersion, "localdiskreports", clusterScoped),
+		kind[stowage.LocalDisk, stowage.LocalDiskList](stowage.SchemeGroupVersion, "localdisks", clusterScoped),
 		kind[stowage.PavProvisioner, stowage.PavProvisionerList](stowage.SchemeGroupVersion, "pavprovisioners", clusterScoped),
 		kind[stowage.PavVolume, stowage.PavVolumeList](stowage.SchemeGroupVersion, "pavvolumes", clusterScoped),
 		kind[stowage.PavStaging, stowage.PavStagingList](stowage.SchemeGroupVersion, "pavstagings", clusterScoped),

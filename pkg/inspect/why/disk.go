@@ -34,6 +34,9 @@ const (
 
 // disk explains a disk.
 func (x *explainer) disk(name string) error {
+	if IsLocalDisk(name) {
+		return x.localDisk(name)
+	}
 	d, err := x.findDisk(name)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ type StorageQuestion struct {
 	Snapshot *snapshot.Snapshot
 	// Events has the events of the subject and of related objects; nil if there are none.
 	Events *snapshot.Snapshot
-	// Kind is one of the kinds of subjects. A disk is named NODE/NAME, NODE/CLASS/NAME, or NODE/PATH.
+	// Kind is one of the kinds of subjects. A disk is named NODE/NAME, NODE/CLASS/NAME, or NODE/PATH, or as its LocalDisk.
 	Kind            string
 	Namespace, Name string
 }

@@ -221,7 +221,7 @@ func present(s *Slot) Decision {
 	if size := v.DiskBytes; size != 0 && size != s.Fact.Bytes && !s.Fact.SharesSpace() {
 		return lost(s, stateOf(v), disk.Problemf(disk.Grown, "the disk has %d bytes now and had %d when volume %s was published", s.Fact.Bytes, size, v.Name))
 	}
-	if s.ByRule && !s.Configured {
+	if s.ByRule && !s.Configured && !s.Record.Accepted { // else it would be cleaned with the data
 		return lost(s, stateOf(v), unconfigured(s)) // another class may have the disk
 	}
 	return Decision{Do: None, State: stateOf(v), Problem: unconfigured(s)}

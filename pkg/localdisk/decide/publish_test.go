@@ -611,3 +611,32 @@ func TestNotConfigured(t *testing.T) {
 		})
 	}
 }
+
+// TestNoLongerSelected: a volume whose disk the rules of its class no longer select is deleted if
+// nothing is lost by that.
+func TestNoLongerSelected(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*decide.Slot)
+		want   outcome
+	}{
+		"free":                    {func(*decide.Slot) {}, outcome{Do: decide.DeleteVolume, State: stowage.EntryAvailable, Reason: disk.NotConfigured}},
+		"about to be bound":       {func(s *decide.Slot) { s.Volume.Claimed = true }, outcome{Do: decide.None, State: stowage.EntryAvailable, Reason: disk.NotConfigured}},
+		"with acknowledged data":  {func(s *decide.Slot) { s.Record.Accepted = true }, outcome{Do: decide.None, State: stowage.EntryAvailable, Reason: disk.NotConfigured}},
+		"selected":                {func(s *decide.Slot) { s.Configured = true }, outcome{Do: decide.None, State: stowage.EntryAvailable}},
+		"the devices are unknown": {func(s *decide.Slot) { s.DirectoryRead = false }, outcome{Do: decide.None, State: stowage.EntryAvailable, Reason: disk.NotConfigured}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := published(disk.PhaseAvailable)
+			s.ByRule, s.Configured = true, false
+			tc.change(s)
+			if diff := cmp.Diff(tc.want, publish(s)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+	s := found()
+	s.ByRule, s.Configured = true, false
+	if got := publish(s); got != (outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.NotConfigured}) {
+		t.Errorf("a disk without a volume: %+v", got)
+	}
+}

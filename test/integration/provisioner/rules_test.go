@@ -62,8 +62,9 @@ func slotOfNVMe(i int) string {
 }
 
 // TestRules: disks that a rule selects are published and cleaned as those of a folder, under the
-// rights and policies of the manifests. One with data is not published, one that is excluded not
-// selected, and a free volume is withdrawn when the rules no longer select its disk.
+// rights and policies of the manifests. One with data is published when that is acknowledged, one that
+// is excluded is not selected, and a free volume is withdrawn when the rules no longer select its disk, unless that
+// has acknowledged data.
 func TestRules(t *testing.T) {
 	n := newNode(t)
 	var devices []string
@@ -82,12 +83,18 @@ func TestRules(t *testing.T) {
 	if want := localpv.LinkPath(n.Files, published.Name); published.Spec.Local.Path != want {
 		t.Errorf("the path is %s, want %s", published.Spec.Local.Path, want)
 	}
-	n.WaitEntry(n.Files, slotOfNVMe(1), stowage.EntrySkipped, string(disk.NotEmpty))
+	found := n.WaitEntry(n.Files, slotOfNVMe(1), stowage.EntrySkipped, string(disk.NotEmpty))
 	if _, err := os.Lstat(n.PathOf(n.Files, slotOfNVMe(2))); !os.IsNotExist(err) {
 		t.Errorf("the excluded disk is linked (%v)", err)
 	}
 
-	t.Log("It gets a claim, and is cleaned and published again when that is deleted")
+	t.Log("The data of the other is acknowledged")
+	if err := n.AnnotateReport(n.Env.Context(), wellknown.PublishRetainedAnnotation, found.Acknowledgement); err != nil {
+		t.Fatal(err)
+	}
+	n.WaitPhase(n.Files, slotOfNVMe(1), corev1.VolumeAvailable)
+
+	t.Log("The first gets a claim, and is cleaned and published again when that is deleted")
 	volume := n.Claim(n.Files, slotOfNVMe(0))
 	waitLink(n, volume, stowage.LinkPresent)
 	if target, err := os.Readlink(volume.Spec.Local.Path); target != devices[0] {
@@ -119,6 +126,7 @@ func TestRules(t *testing.T) {
 	n.Select(n.Files, map[string]any{"include": []any{map[string]any{"serial": "S2"}}})
 	n.WaitPhase(n.Files, slotOfNVMe(2), corev1.VolumeAvailable)
 	n.WaitNone(n.Files, slotOfNVMe(0))
+	n.WaitEntry(n.Files, slotOfNVMe(1), stowage.EntryAvailable, string(disk.NotConfigured))
 	n.Env.Wait("the link of the former disk to be removed", func() bool {
 		_, err := os.Lstat(n.PathOf(n.Files, slotOfNVMe(0)))
 		return os.IsNotExist(err)

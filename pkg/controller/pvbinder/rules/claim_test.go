@@ -126,13 +126,30 @@ func TestBinding(t *testing.T) {
 			rules.ClaimFacts{Claim: claim().Obj(), Class: late(), Referring: []*v1.PersistentVolume{volume().Name("a").ClaimRef("default", "data", "").Obj(), claimed(v1.VolumeAvailable).Obj()}},
 			rules.Decision{Do: rules.WriteVolumeStatus, Volume: claimed(v1.VolumeBound).Obj()},
 		},
+		"two volumes refer to the claim: the binding that has begun, whatever the order": {
+			rules.ClaimFacts{Claim: claim().Obj(), Class: late(), Referring: []*v1.PersistentVolume{claimed(v1.VolumeAvailable).Obj(), volume().Name("a").ClaimRef("default", "data", "").Obj()}},
+			rules.Decision{Do: rules.WriteVolumeStatus, Volume: claimed(v1.VolumeBound).Obj()},
+		},
 		"two volumes are reserved by name: the smaller": {
 			rules.ClaimFacts{Claim: claim().Obj(), Class: late(), Referring: []*v1.PersistentVolume{volume().Name("a").Capacity("2Gi").ClaimRef("default", "data", "").Obj(), volume().ClaimRef("default", "data", "").Obj()}},
+			rules.Decision{Do: rules.WriteVolume, Volume: volume().ClaimRef("default", "data", "claim-uid").Obj()},
+		},
+		"two volumes are reserved by name: the smaller, whatever the order": {
+			rules.ClaimFacts{Claim: claim().Obj(), Class: late(), Referring: []*v1.PersistentVolume{volume().ClaimRef("default", "data", "").Obj(), volume().Name("a").Capacity("2Gi").ClaimRef("default", "data", "").Obj()}},
 			rules.Decision{Do: rules.WriteVolume, Volume: volume().ClaimRef("default", "data", "claim-uid").Obj()},
 		},
 		"two volumes are reserved by name, equal: the first by name": {
 			rules.ClaimFacts{Claim: claim().Obj(), Class: late(), Referring: []*v1.PersistentVolume{volume().ClaimRef("default", "data", "").Obj(), volume().Name("a").ClaimRef("default", "data", "").Obj()}},
 			rules.Decision{Do: rules.WriteVolume, Volume: volume().Name("a").ClaimRef("default", "data", "claim-uid").Obj()},
+		},
+		"two volumes are reserved by name, equal: the first by name, whatever the order": {
+			rules.ClaimFacts{Claim: claim().Obj(), Class: late(), Referring: []*v1.PersistentVolume{volume().Name("a").ClaimRef("default", "data", "").Obj(), volume().ClaimRef("default", "data", "").Obj()}},
+			rules.Decision{Do: rules.WriteVolume, Volume: volume().Name("a").ClaimRef("default", "data", "claim-uid").Obj()},
+		},
+		"a volume is reserved, and the claim's selector is not valid": {
+			rules.ClaimFacts{Claim: claim().MatchExpression("disk", "No").Obj(), Class: static(), Matched: true, Referring: refer(volume().ClaimRef("default", "data", ""))},
+			rules.Decision{Do: rules.None, Events: append(warn("VolumeMismatch", `Cannot bind to volume "pv", which is reserved for this claim: parse spec.selector of claim default/data: "No" is not a valid label selector operator`),
+				warn("ProvisioningFailed", `no persistent volume of storage class "fast" fits the claim, and nothing provisions this class`)...)},
 		},
 		"a reserved volume is too small: another one": {
 			rules.ClaimFacts{Claim: claim().Obj(), Class: immediate(), Matched: true, Match: volume().Obj(), Referring: refer(volume().Name("small").Capacity("1Mi").ClaimRef("default", "data", ""))},
@@ -197,6 +214,7 @@ func TestNamedVolumes(t *testing.T) {
 		"too small":                {rules.ClaimFacts{Claim: named.Obj(), Volume: volume().Capacity("1Mi").Obj()}, mismatch("requested PV is too small")},
 		"being deleted":            {rules.ClaimFacts{Claim: named.Obj(), Volume: volume().Deleting().Obj()}, mismatch("the volume is marked for deletion")},
 		"being deleted, claimed":   {rules.ClaimFacts{Claim: named.Obj(), Volume: claimed(v1.VolumeBound).Deleting().Obj()}, mismatch("the volume is marked for deletion")},
+		"of another class, small":  {rules.ClaimFacts{Claim: named.Obj(), Volume: volume().Class("slow").Capacity("1Mi").Obj()}, mismatch("requested PV is too small")},
 		"of another class":         {rules.ClaimFacts{Claim: named.Obj(), Volume: volume().Class("slow").Obj()}, mismatch("storageClassName does not match")},
 		"class by beta annotation": {rules.ClaimFacts{Claim: claim().VolumeName("pv").BetaClass("old").Obj(), Volume: volume().Obj()}, mismatch("storageClassName does not match")},
 		"of another mode":          {rules.ClaimFacts{Claim: named.Obj(), Volume: volume().Block().Obj()}, mismatch("incompatible volumeMode")},
@@ -287,6 +305,10 @@ func TestClasses(t *testing.T) {
 			rules.ClaimFacts{Claim: claim().Obj(), Matched: true, Match: volume().Obj(), ClassRead: true},
 			rules.Decision{Do: rules.WriteVolume, Volume: claimed(v1.VolumeAvailable).Obj()},
 		},
+		"the empty class, and a free volume: there is no class to read": {
+			rules.ClaimFacts{Claim: claim().Class("").Obj(), Matched: true, Match: volume().Class("").Obj()},
+			rules.Decision{Do: rules.WriteVolume, Volume: claimed(v1.VolumeAvailable).Class("").Obj()},
+		},
 		"the class was read, and is of late binding": {
 			rules.ClaimFacts{Claim: claim().Obj(), Class: late(), Matched: true, Match: volume().Obj(), ClassRead: true},
 			rules.Decision{Do: rules.None, Events: note("WaitForFirstConsumer", "waiting for first consumer to be created before binding")},
@@ -316,6 +338,10 @@ func TestClasses(t *testing.T) {
 			rules.ClaimFacts{Claim: claim().Obj(), Class: late(), Pods: []string{"web"}},
 			rules.Decision{Do: rules.None, Events: note("WaitForPodScheduled", "waiting for pod web to be scheduled")},
 		},
+		"late binding, with two pods": {
+			rules.ClaimFacts{Claim: claim().Obj(), Class: late(), Pods: []string{"b", "a"}},
+			rules.Decision{Do: rules.None, Events: note("WaitForPodScheduled", "waiting for pods a,b to be scheduled")},
+		},
 		"late binding, with more pods than an event names": {
 			rules.ClaimFacts{Claim: claim().Obj(), Class: late(), Pods: []string{"g", "f", "e", "d", "c", "b", "a"}},
 			rules.Decision{Do: rules.None, Events: note("WaitForPodScheduled", "waiting for pods a,b,c,d,e and 2 more to be scheduled")},
@@ -335,6 +361,10 @@ func TestClasses(t *testing.T) {
 		"a migrated plugin: the name of its driver": {
 			rules.ClaimFacts{Claim: claim().Obj(), Class: inTree.Provisioner("kubernetes.io/aws-ebs").Obj(), Matched: true},
 			rules.Decision{Do: rules.WriteClaim, Claim: requested(claim(), "ebs.csi.aws.com").Obj(), Events: waitsFor("ebs.csi.aws.com")},
+		},
+		"the provisioner, and a former one was migrated": {
+			rules.ClaimFacts{Claim: claim().Annotation("pv.kubernetes.io/migrated-to", "ebs.csi.aws.com").Obj(), Class: immediate(), Matched: true},
+			rules.Decision{Do: rules.WriteClaim, Claim: requested(claim(), "csi.example.com").Obj(), Events: waitsFor("csi.example.com")},
 		},
 		"another in-tree plugin": {
 			rules.ClaimFacts{Claim: claim().Obj(), Class: inTree.Provisioner("kubernetes.io/host-path").Obj(), Matched: true},

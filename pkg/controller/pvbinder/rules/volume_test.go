@@ -76,6 +76,10 @@ func TestVolumes(t *testing.T) {
 			rules.VolumeFacts{Volume: claimed(v1.VolumeReleased).ReclaimPolicy(v1.PersistentVolumeReclaimDelete).Obj()},
 			rules.Decision{Do: rules.None, Events: about("VolumeFailedDelete", "reclaim policy is Delete and no external provisioner is in charge of the volume: delete its storage and then the volume")},
 		},
+		"Released, of an in-tree plugin": {
+			rules.VolumeFacts{Volume: claimed(v1.VolumeReleased).ProvisionedBy("kubernetes.io/else").ReclaimPolicy(v1.PersistentVolumeReclaimDelete).Obj()},
+			rules.Decision{Do: rules.None, Events: about("VolumeFailedDelete", "reclaim policy is Delete and no external provisioner is in charge of the volume: delete its storage and then the volume")},
+		},
 		"Released, Recycle": {
 			rules.VolumeFacts{Volume: claimed(v1.VolumeReleased).ReclaimPolicy(v1.PersistentVolumeReclaimRecycle).Obj()},
 			phase(claimed(v1.VolumeFailed).ReclaimPolicy(v1.PersistentVolumeReclaimRecycle), about("VolumeFailedRecycle",
@@ -92,6 +96,10 @@ func TestVolumes(t *testing.T) {
 		"its claim has another volume: a provisioned one is deleted": {
 			rules.VolumeFacts{Volume: dynamic(v1.VolumeBound).Obj(), Claim: bound().VolumeName("pv-2").Obj()}, phase(dynamic(v1.VolumeReleased)),
 		},
+		"its claim has another volume: a static one is unbound, whatever the policy": {
+			rules.VolumeFacts{Volume: volume().ReclaimPolicy(v1.PersistentVolumeReclaimDelete).ClaimRef("default", "data", "claim-uid").Obj(), Claim: bound().VolumeName("pv-2").Obj()},
+			rules.Decision{Do: rules.WriteVolume, Volume: volume().ReclaimPolicy(v1.PersistentVolumeReclaimDelete).ClaimRef("default", "data", "").Obj()},
+		},
 		"its claim has another volume: a provisioned one that is retained is unbound": {
 			rules.VolumeFacts{Volume: volume().ProvisionedBy("csi.example.com").ClaimRef("default", "data", "claim-uid").Obj(), Claim: bound().VolumeName("pv-2").Obj()},
 			rules.Decision{Do: rules.WriteVolume, Volume: volume().ProvisionedBy("csi.example.com").ClaimRef("default", "data", "").Obj()},
@@ -99,6 +107,20 @@ func TestVolumes(t *testing.T) {
 		"migration: annotation, and the plugin's finalizer removed": {
 			rules.VolumeFacts{Volume: volume().ProvisionedBy(ebs).Change(finalizers("a", "kubernetes.io/pv-controller")).Obj()},
 			rules.Decision{Do: rules.WriteVolume, Volume: volume().ProvisionedBy(ebs).Annotation("pv.kubernetes.io/migrated-to", "ebs.csi.aws.com").Change(finalizers("a")).Obj()},
+		},
+		"migration: annotation alone": {
+			rules.VolumeFacts{Volume: volume().ProvisionedBy(ebs).Obj()},
+			rules.Decision{Do: rules.WriteVolume, Volume: volume().ProvisionedBy(ebs).Annotation("pv.kubernetes.io/migrated-to", "ebs.csi.aws.com").Obj()},
+		},
+		"migration: the plugin's finalizer alone": {
+			rules.VolumeFacts{Volume: volume().ProvisionedBy(ebs).Annotation("pv.kubernetes.io/migrated-to", "ebs.csi.aws.com").Change(finalizers("kubernetes.io/pv-controller")).Obj()},
+			rules.Decision{Do: rules.WriteVolume, Volume: volume().ProvisionedBy(ebs).Annotation("pv.kubernetes.io/migrated-to", "ebs.csi.aws.com").Change(finalizers()).Obj()},
+		},
+		"a plugin that is not migrated, policy Delete: its finalizer stays": {
+			rules.VolumeFacts{Volume: volume().ProvisionedBy("kubernetes.io/else").ReclaimPolicy(v1.PersistentVolumeReclaimDelete).Change(finalizers("kubernetes.io/pv-controller")).Obj()}, none,
+		},
+		"finalizers of a volume of a driver stay": {
+			rules.VolumeFacts{Volume: volume().ProvisionedBy("csi.example.com").Change(finalizers("kubernetes.io/pv-controller", "external-provisioner.volume.kubernetes.io/finalizer")).Obj()}, none,
 		},
 		"migration: done": {
 			rules.VolumeFacts{Volume: volume().ProvisionedBy(ebs).Annotation("pv.kubernetes.io/migrated-to", "ebs.csi.aws.com").Change(finalizers("external-provisioner.volume.kubernetes.io/finalizer")).Obj()}, none,

@@ -66,6 +66,10 @@ var firing = map[string]struct{ fires, quiet string }{
 		fires: `stowage_provisioner_config_reloads_total{node="n",result="error"} 0x100 1x20`,
 		quiet: "stowage_provisioner_config_reloads_total{node=\"n\",result=\"error\"} 5x120\n stowage_provisioner_config_reloads_total{node=\"n\",result=\"success\"} 0+1x120",
 	},
+	"StowageDisksUnlisted": {
+		fires: `stowage_provisioner_unlisted_disks{node="n"} 1x120`,
+		quiet: `stowage_provisioner_unlisted_disks{node="n"} 0x120`,
+	},
 	"StowageDiskUnreachable": {
 		fires: `stowage_provisioner_volumes{node="n",class="c",state="Missing"} 1x120`,
 		quiet: "stowage_provisioner_volumes{node=\"n\",class=\"c\",state=\"Missing\"} 0x120\n stowage_provisioner_volumes{node=\"n\",class=\"c\",state=\"Bound\"} 1x120",

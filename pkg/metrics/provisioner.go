@@ -31,6 +31,8 @@ var (
 		"result")
 	lastGoodConfig = provisioner.gauge("config_last_good_timestamp_seconds",
 		"When the configuration in force was read, in seconds since 1970; 0 before the first.")
+	unlistedDisks = provisioner.gauge("unlisted_disks",
+		"Disks of the node that are not listed as LocalDisks because it has more than 256; 0 if none are listed.")
 	diskToAvailable = provisioner.histogram("disk_to_available_seconds",
 		"Time from the discovery of a disk until its first volume is Available.",
 		metrics.ExponentialBuckets(0.01, 3, 12))
@@ -75,6 +77,9 @@ func CountConfigAccepted(at time.Time) {
 
 // CountConfigRefused records that a configuration was read and is not valid.
 func CountConfigRefused() { configReloads.WithLabelValues("error").Inc() }
+
+// SetUnlistedDisks records how many disks of the node have no LocalDisk because there are too many.
+func SetUnlistedDisks(n int) { unlistedDisks.Set(float64(n)) }
 
 // ObserveDiskAvailable records the time from the discovery of a disk until its first volume is
 // Available.

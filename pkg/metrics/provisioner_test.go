@@ -102,7 +102,7 @@ func TestProvisionerMetricsAreServed(t *testing.T) {
 		"stowage_provisioner_last_scan_timestamp_seconds",
 		"stowage_provisioner_released_to_available_seconds",
 		"stowage_provisioner_scan_duration_seconds",
-		"stowage_provisioner_skipped",
+		"stowage_provisioner_skipped", "stowage_provisioner_unlisted_disks",
 		"stowage_provisioner_volume_bytes",
 		"stowage_provisioner_volumes",
 	}

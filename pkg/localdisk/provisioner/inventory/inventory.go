@@ -22,6 +22,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/metrics"
 )
 
 const (
@@ -151,6 +152,7 @@ func (l *Lister) pass(ctx context.Context) error {
 	scanned := l.scanned
 	l.mu.Unlock()
 	if scanned == nil || !l.Enabled() {
+		metrics.SetUnlistedDisks(0)
 		l.objects = nil
 		return nil
 	}
@@ -323,5 +325,6 @@ func (l *Lister) logOthers(ctx context.Context, others map[string]*disk.Problem,
 	if omitted > 0 && omitted != l.omitted {
 		logger.Info("The node has more disks than can be listed", "limit", stowage.MaxLocalDisks, "omitted", omitted, logkeys.Node, klog.KRef("", l.Node))
 	}
+	metrics.SetUnlistedDisks(omitted)
 	l.others, l.omitted = others, omitted
 }

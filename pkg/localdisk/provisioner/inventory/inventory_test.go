@@ -18,9 +18,12 @@ import (
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/metrics"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -247,6 +250,31 @@ func TestLongNodeName(t *testing.T) {
 	l.Scanned(disk.Scanned{})
 	if err := l.pass(t.Context()); err == nil || !strings.Contains(err.Error(), "more than 250 characters") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestUnlisted: disks beyond those that can be listed are counted, until listing is turned off.
+func TestUnlisted(t *testing.T) {
+	metrics.RegisterProvisioner()
+	n := newNode()
+	for i := range stowage.MaxLocalDisks + 3 {
+		n.attach(fmt.Sprintf("/dev/sd%d", i), disk.Identity(fmt.Sprintf("wwn:%d", i)), "1")
+	}
+	l := New(Config{
+		Node: "a", Devices: n, Disks: n, Enabled: func() bool { return n.enabled },
+		Owner: func(context.Context) (metav1.OwnerReference, error) { return metav1.OwnerReference{}, nil },
+	})
+	l.Scanned(disk.Scanned{})
+	for _, want := range []int{3, 0} {
+		n.enabled = want > 0
+		if err := l.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		text := fmt.Sprintf("# HELP %[1]s [ALPHA] %[2]s\n# TYPE %[1]s gauge\n%[1]s %[3]d\n", "stowage_provisioner_unlisted_disks",
+			"Disks of the node that are not listed as LocalDisks because it has more than 256; 0 if none are listed.", want)
+		if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(text), "stowage_provisioner_unlisted_disks"); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

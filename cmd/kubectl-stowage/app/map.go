@@ -92,7 +92,10 @@ func (o *mapOptions) queries() []snapshot.Query {
 		}
 		all = append(all, query)
 	}
-	return all
+	if o.watch || o.class != "" || o.output == "wide" {
+		return all
+	}
+	return append(all, storagemap.LocalDisks(o.node))
 }
 
 func (o *mapOptions) options(by storagemap.By) storagemap.Options {

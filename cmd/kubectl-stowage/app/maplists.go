@@ -5,6 +5,7 @@ package app
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	v1alpha1 "stowage.dev/stowage/pkg/apis/inspect/v1alpha1"
@@ -57,6 +58,29 @@ func (m mapPrinter) network(all []v1alpha1.StorageMapNetwork) {
 	}
 	fmt.Fprintln(m)
 	m.paragraph("Volumes that every node can use: "+strings.Join(parts, ", ")+".", "")
+}
+
+// localDisks prints the LocalDisks that no class has.
+func (m mapPrinter) localDisks(all []v1alpha1.StorageMapLocalDisks, by storagemap.By) {
+	if len(all) == 0 {
+		return
+	}
+	var places []v1alpha1.StorageMapPlace
+	for i := range all {
+		places = append(places, all[i].StorageMapPlace)
+	}
+	place := placeColumns(by, places)
+	table := [][]string{append(place.headers(), "ELIGIBLE", "LARGEST", "INELIGIBLE", "MISSING", "FAILING")}
+	for i := range all {
+		d := &all[i]
+		eligible, largest := "0", ""
+		if d.Eligible > 0 {
+			eligible, largest = fmt.Sprintf("%s (%d)", format.Size(d.EligibleBytes), d.Eligible), format.Size(d.LargestEligibleBytes)
+		}
+		table = append(table, append(place.cells(d.StorageMapPlace), eligible, largest, strconv.Itoa(d.Ineligible), strconv.Itoa(d.Missing), strconv.Itoa(d.Failing)))
+	}
+	fmt.Fprintln(m, "\nDisks that no class has (kubectl get localdisks):")
+	m.table(table)
 }
 
 // trouble prints the disks that need an administrator.

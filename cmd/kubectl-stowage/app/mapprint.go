@@ -43,6 +43,7 @@ func (m mapPrinter) print(all, sums *v1alpha1.StorageMap, by storagemap.By) {
 	}
 	m.capacities(sums.Capacities, by)
 	m.network(all.NetworkVolumes)
+	m.localDisks(sums.LocalDisks, by)
 	m.trouble(all.Disks)
 	m.waiting(all.WaitingPods)
 	m.unseen(all.Unseen)

@@ -55,7 +55,7 @@ func Map(s *snapshot.Snapshot, o Options) *v1alpha1.StorageMap {
 	m.capacity()
 	report := &v1alpha1.StorageMap{
 		TypeMeta: v1alpha1.Type("StorageMap"), Rows: m.sortedRows(), NetworkVolumes: m.networkVolumes(),
-		Capacities: m.sortedCapacities(), WaitingPods: m.waitingPods(), Disks: m.list, Unseen: unseen(s),
+		Capacities: m.sortedCapacities(), LocalDisks: m.localDisks(), WaitingPods: m.waitingPods(), Disks: m.list, Unseen: unseen(s),
 	}
 	if !s.Time.IsZero() {
 		report.Time = &metav1.Time{Time: s.Time}
@@ -92,7 +92,7 @@ func (m *mapper) sortedRows() []v1alpha1.StorageMapRow {
 func unseen(s *snapshot.Snapshot) []string {
 	var all []string
 	for _, gap := range s.Gaps {
-		if slices.ContainsFunc(Kinds(), func(k snapshot.Kind) bool { return k.Resource.GroupResource().String() == gap.Resource }) {
+		if slices.ContainsFunc(append(Kinds(), LocalDisks("").Kind), func(k snapshot.Kind) bool { return k.Resource.GroupResource().String() == gap.Resource }) {
 			all = append(all, gap.String())
 		}
 	}

@@ -21,6 +21,8 @@ type StorageMap struct {
 	NetworkVolumes []StorageMapNetwork `json:"networkVolumes,omitempty"`
 	// capacities are the CSIStorageCapacities, by place and class.
 	Capacities []StorageMapCapacity `json:"capacities,omitempty"`
+	// localDisks are the LocalDisks that no class has, by place.
+	LocalDisks []StorageMapLocalDisks `json:"localDisks,omitempty"`
 	// waitingPods are the pods that have no node and wait for storage, the oldest first.
 	WaitingPods []WaitingPod `json:"waitingPods,omitempty"`
 	// disks are the disks of LocalDiskReports, and the volumes of one node without such a disk.
@@ -107,6 +109,22 @@ type StorageMapCapacity struct {
 	LargestBytes *int64 `json:"largestBytes,omitempty"`
 	// provisioning are the claims whose volumes are being provisioned on the node. bytes may already be without them.
 	Provisioning StorageMapAmount `json:"provisioning"`
+}
+
+// StorageMapLocalDisks are the LocalDisks of a place that no class has.
+type StorageMapLocalDisks struct {
+	StorageMapPlace `json:",inline"`
+	// eligible is the number of disks that nothing uses, eligibleBytes their size, and largestEligibleBytes that of the
+	// largest one.
+	Eligible             int   `json:"eligible"`
+	EligibleBytes        int64 `json:"eligibleBytes"`
+	LargestEligibleBytes int64 `json:"largestEligibleBytes"`
+	// ineligible is the number of disks that cannot be used as they are.
+	Ineligible int `json:"ineligible"`
+	// missing is the number of disks that are not attached.
+	Missing int `json:"missing"`
+	// failing is the number of all of these that are failing.
+	Failing int `json:"failing"`
 }
 
 // WaitingPod is a pod without a node that waits for storage.

@@ -90,7 +90,11 @@ func Decide(s *Slot, first int64) Decision {
 	} else {
 		d = Publish(s, first)
 	}
-	return WithLink(d, Link(s))
+	d = WithLink(d, Link(s))
+	if d.Do == None && d.Problem == nil {
+		d.Problem = s.Degraded
+	}
+	return d
 }
 
 // WithLink adds a decision about the link to a decision about the slot. Removing the link

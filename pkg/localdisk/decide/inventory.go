@@ -126,6 +126,16 @@ func DiskStatus(devices []disk.BlockDevice, entry *disk.Fact, problem *disk.Prob
 	return stowage.FitLocalDisk(status)
 }
 
+// WithHealth adds the health of the disk of an entry to its status.
+func WithHealth(status stowage.LocalDiskStatus, h *disk.Health, identity disk.Identity) stowage.LocalDiskStatus {
+	problem := HealthProblem(h, identity)
+	if problem == nil || status.Health == stowage.LocalDiskFailing && h.Current() != disk.Failing {
+		return status
+	}
+	status.Health, status.Reason, status.Message = stowage.LocalDiskHealth(h.Current()), string(problem.Reason), problem.Message
+	return stowage.FitLocalDisk(status)
+}
+
 // MissingDisk returns the status of a disk that is not attached, from its last one.
 func MissingDisk(last stowage.LocalDiskStatus) stowage.LocalDiskStatus {
 	last.State, last.Reason, last.Message = stowage.LocalDiskMissing, string(disk.Missing), "the disk is not attached to the node"

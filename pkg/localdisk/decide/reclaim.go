@@ -311,12 +311,15 @@ func (s *Slot) FoundAfterAbsence() *disk.Problem {
 		"the disk of volume %s was away or the node restarted, and it holds %s now, which no pod of the volume wrote: the volume is withdrawn and the data kept", s.Volume.Name, s.Found)
 }
 
-// Failing reports whether the disk at the path is known to be failing: by the kernel's
-// report, or because FaultScans scans failed, also before a restart of the provisioner, which
+// Failing reports whether the disk at the path is known to be failing: by its health, by the
+// kernel's report, or because FaultScans scans failed, also before a restart of the provisioner, which
 // the volume's mark shows.
 func (s *Slot) Failing() bool {
 	if s.Fact == nil || s.Fact.Problem == nil {
 		return false
+	}
+	if s.Unhealthy {
+		return true
 	}
 	switch s.Fact.Problem.Reason {
 	case disk.FilesystemError, disk.DeviceReadOnly:

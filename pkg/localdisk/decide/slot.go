@@ -55,6 +55,10 @@ type Slot struct {
 	Since time.Time
 	// Persistent reports whether the disk has failed the last FaultScans scans (Fault).
 	Persistent bool
+	// Unhealthy reports whether Fact.Problem is that of a failing disk (AddHealth); Degraded is why
+	// the disk is degraded, nil if it is not.
+	Unhealthy bool
+	Degraded  *disk.Problem
 	// Record is the node's record of the disk at the path. Damaged reports whether there is a
 	// record that cannot be read.
 	Record  *disk.Record

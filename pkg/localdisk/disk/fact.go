@@ -127,6 +127,9 @@ const (
 	FilesystemError       Reason = "FilesystemError"       // the kernel stopped writing to the file system after an error
 	IOError               Reason = "IOError"               // the disk, or the file system on it, answers with an I/O error
 	TimedOut              Reason = "TimedOut"              // did not answer
+	WriteLost             Reason = "WriteLost"             // the kernel could not write data that a program had written
+	DiskErrors            Reason = "DiskErrors"            // errors were counted
+	Hung                  Reason = "Hung"                  // requests are not answered
 	Unreadable            Reason = "Unreadable"            // could not be examined, perhaps not because of the disk
 	NoCapacity            Reason = "NoCapacity"            // has no bytes
 	NotEmpty              Reason = "NotEmpty"              // holds data of unknown origin

@@ -4,9 +4,11 @@
 package diskrecord
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -69,5 +71,34 @@ func TestBlankProofsSurviveARestart(t *testing.T) {
 				t.Error("the file of blank proofs counts as a record")
 			}
 		})
+	}
+}
+
+func TestHealthSurvivesARestart(t *testing.T) {
+	folder := t.TempDir()
+	since := time.Unix(1_000_000, 0).UTC()
+	want := map[disk.Identity]disk.Health{
+		"wwn:1": {State: disk.Failing, Since: since, Reason: disk.WriteLost, Message: "found"},
+		"wwn:2": {State: disk.Degraded, Since: since, Reason: disk.DiskErrors, Errors: 2, Counters: map[string]uint64{"ext4 ": 2}, Hung: true},
+	}
+	s, err := Open(folder, "/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.PutBlankProofs(map[disk.Identity]disk.BlankProof{}), s.PutHealth(want), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(folder, "/proc"); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if diff := cmp.Diff(want, s.Health()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := os.Rename(filepath.Join(folder, proofsFile), filepath.Join(folder, healthFile)); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Health(); len(got) > 0 {
+		t.Errorf("of a file with other content: %v", got)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/localdisk/device/files"
+	"stowage.dev/stowage/pkg/localdisk/device/health"
 	"stowage.dev/stowage/pkg/localdisk/device/identity"
 	"stowage.dev/stowage/pkg/localdisk/device/inventory"
 	"stowage.dev/stowage/pkg/localdisk/device/links"
@@ -54,6 +55,7 @@ type Host struct {
 	*usage.Finder
 	inventory.Reader
 	links.Folder // disk.LinkFolder
+	health       *health.Reader
 	mountinfo    string
 	identity     identity.Host
 }
@@ -74,7 +76,7 @@ func New(c Config) (*Host, error) {
 	})
 	identities := identity.Host{Sys: c.Sys, Machine: c.Machine}
 	return &Host{
-		Prober: prober, Finder: finder, mountinfo: mountinfo, Folder: links.Folder{Base: "/dev", Path: disk.LinkFolder},
+		Prober: prober, Finder: finder, health: health.New(c.Sys, c.Dev, mountinfo), mountinfo: mountinfo, Folder: links.Folder{Base: "/dev", Path: disk.LinkFolder},
 		identity: identities, Reader: inventory.Reader{Dev: c.Dev, Identities: identities, Usage: finder},
 	}, err
 }
@@ -279,4 +281,9 @@ func (h *Host) LinkDevices(folder string, links map[string]string) error {
 	devices := h.Folder
 	devices.Path = path.Dir(folder)
 	return devices.Replace(path.Base(folder), links)
+}
+
+// ReadHealth returns the signs that disks are failing; see health.Reader.
+func (h *Host) ReadHealth(targets []disk.HealthTarget, hungAfter time.Duration) (map[disk.Identity][]disk.Sign, error) {
+	return h.health.ReadHealth(targets, hungAfter)
 }

@@ -195,6 +195,7 @@ func measureProvisioner() {
 	metrics.RegisterProvisioner()
 	metrics.ObservePublish(metrics.ModeBlock, time.Second)
 	metrics.CountConfigRefused()
+	metrics.SetDiskHealth(map[string]int{"Healthy": 1})
 	metrics.ObserveClean(metrics.Clean{Mode: metrics.ModeBlock, By: metrics.InProcess})
 	metrics.ObserveClean(metrics.Clean{Mode: metrics.ModeBlock, By: metrics.InProcess, Failed: true})
 	metrics.SetDisks([]metrics.Disk{{Class: "fast", State: "Available"}, {Class: "fast", State: metrics.DiskSkipped}})

@@ -129,8 +129,8 @@ func Bans() []Ban {
 		},
 		{
 			Imports: []string{"stowage.dev/stowage/pkg/localdisk/provisioner"},
-			On:      []string{"pkg/localdisk/provisioner/scan", "pkg/localdisk/provisioner/clean", "pkg/localdisk/provisioner/status", "pkg/localdisk/provisioner/inventory"},
-			Why:     "scan, clean, status and inventory know the provisioner and each other by their own interfaces only",
+			On:      []string{"pkg/localdisk/provisioner/scan", "pkg/localdisk/provisioner/clean", "pkg/localdisk/provisioner/status", "pkg/localdisk/provisioner/inventory", "pkg/localdisk/provisioner/diskhealth"},
+			Why:     "scan, clean, status, inventory and diskhealth know the provisioner and each other by their own interfaces only",
 		},
 		{
 			Imports: []string{"k8s.io/api", "k8s.io/client-go"},

@@ -78,6 +78,10 @@ var firing = map[string]struct{ fires, quiet string }{
 		fires: `stowage_provisioner_volumes{node="n",class="c",state="Failing"} 1x120`,
 		quiet: "stowage_provisioner_volumes{node=\"n\",class=\"c\",state=\"Failing\"} 0x120\n stowage_provisioner_volumes{node=\"n\",class=\"c\",state=\"Missing\"} 1x120",
 	},
+	"StowageDiskDegraded": {
+		fires: `stowage_provisioner_disk_health{node="n",state="Degraded"} 1x120`,
+		quiet: "stowage_provisioner_disk_health{node=\"n\",state=\"Degraded\"} 0x120\n stowage_provisioner_disk_health{node=\"n\",state=\"Failing\"} 1x120",
+	},
 	"StowageDiskUnreadable": {
 		fires: `stowage_provisioner_skipped{node="n",class="c",reason="TimedOut"} 1x120`,
 		quiet: `stowage_provisioner_skipped{node="n",class="c",reason="InUse"} 1x120`,

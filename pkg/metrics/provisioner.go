@@ -154,6 +154,9 @@ var (
 	proofsQueued   = provisioner.gauge("blank_proof_queue", "Devices that wait to be proven to be blank.")
 	proofBytes     = provisioner.counter("blank_proof_bytes_total",
 		"Bytes that were read to prove that devices are blank.")
+	diskHealth = provisioner.gaugeVec("disk_health",
+		"Watched disks of the node, by state (Healthy, Degraded, Failing).",
+		"state")
 	cleansQueued = provisioner.gauge("clean_queue", "Disks that wait to be cleaned, in the queue or for a volume that is in use; not failed ones.")
 )
 
@@ -223,6 +226,16 @@ func SetCleans(c Cleans) {
 func SetBlankProofs(running, queued int) {
 	proofsRunning.Set(float64(running))
 	proofsQueued.Set(float64(queued))
+}
+
+// SetDiskHealth sets how many disks are in each state of health; nil if none is watched.
+func SetDiskHealth(disks map[string]int) {
+	if disks == nil {
+		diskHealth.Reset()
+	}
+	for state, n := range disks {
+		diskHealth.WithLabelValues(label(state)).Set(float64(n))
+	}
 }
 
 // CountBlankProofBytes counts bytes that were read to prove that a device is blank.

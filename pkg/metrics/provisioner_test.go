@@ -44,6 +44,7 @@ func measure() {
 	ObserveClean(Clean{Mode: ModeBlock, By: InProcess, Bytes: 1, Command: []string{"dd-zero", "2"}, Took: time.Minute})
 	ObserveClean(Clean{Mode: ModeFilesystem, By: InJob, Failed: true})
 	SetBlankProofs(2, 1)
+	SetDiskHealth(map[string]int{"Healthy": 3, "Failing": 1})
 	CountBlankProofBytes(4096)
 	SetCleans(Cleans{Queued: 4, Running: 3, Failed: 2, Succeeded: 1})
 	SetDisks([]Disk{
@@ -98,6 +99,7 @@ func TestProvisionerMetricsAreServed(t *testing.T) {
 		"stowage_provisioner_clean_queue",
 		"stowage_provisioner_config_last_good_timestamp_seconds",
 		"stowage_provisioner_config_reloads_total",
+		"stowage_provisioner_disk_health",
 		"stowage_provisioner_disk_to_available_seconds",
 		"stowage_provisioner_last_scan_timestamp_seconds",
 		"stowage_provisioner_released_to_available_seconds",

@@ -74,7 +74,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	metrics.RegisterProvisioner()
 	return o.serve(ctx, localprovisioner.Config{
 		Node: o.node, Machine: machine, Settings: settings, Records: records, Prober: node, Inspector: node, Cleaner: node, Fence: node, Recheck: o.recheck,
-		Tickets: ticket.Folder(cleanjob.TicketFolder), Devices: node, KubeletDir: o.kubeletDir,
+		Tickets: ticket.Folder(cleanjob.TicketFolder), Devices: node, Health: node, KubeletDir: o.kubeletDir,
 	})
 }
 

@@ -122,6 +122,10 @@ const (
 	// by commas, each `DATA@TIME`. A grant without a time does not count towards the limit.
 	// On: LocalDiskReport. By: controller, administrator.
 	CleanOrphansAnnotation = "stowage.dev/clean-orphans"
+	// Disks that are sound although they were [degraded or failing](health.md#reset): a list separated
+	// by commas, as the message of the disk's entry says.
+	// On: LocalDiskReport. By: administrator.
+	HealthyDisksAnnotation = "stowage.dev/healthy-disks"
 	// `Keep` or `Release`: what happens to the claim [when its node is gone for good](controller.md#when-a-node-is-gone-for-good).
 	// On: claim, StorageClass. By: user.
 	NodeLossAnnotation = "stowage.dev/node-loss"

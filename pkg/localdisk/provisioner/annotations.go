@@ -19,15 +19,13 @@ import (
 )
 
 // ReadAnnotations implements status.Provisioner. It reads the report's annotations: data that an administrator wants published,
-// data that the controller allows to be cleaned although its volume is gone, and a machine
-// that was exchanged.
+// data that the controller allows to be cleaned although its volume is gone, disks that an
+// administrator declares to be healthy, and a machine that was exchanged.
 func (p *Provisioner) ReadAnnotations(ctx context.Context, report *stowage.LocalDiskReport) {
 	p.acceptMachine(ctx, report)
-	accepted, granted := map[string]bool{}, map[string]bool{}
-	for word := range strings.SplitSeq(report.Annotations[wellknown.PublishRetainedAnnotation], ",") {
-		if word = strings.TrimSpace(word); word != "" {
-			accepted[word] = true
-		}
+	accepted, granted := namesIn(report, wellknown.PublishRetainedAnnotation), map[string]bool{}
+	if p.diskHealth != nil {
+		p.diskHealth.Reset(namesIn(report, wellknown.HealthyDisksAnnotation))
 	}
 	for _, grant := range rules.ParseGrants(report.Annotations[wellknown.CleanOrphansAnnotation]) {
 		granted[grant.Data] = true
@@ -39,6 +37,17 @@ func (p *Provisioner) ReadAnnotations(ctx context.Context, report *stowage.Local
 	if changed {
 		p.enqueue("")
 	}
+}
+
+// namesIn returns the names that an annotation lists, separated by commas.
+func namesIn(report *stowage.LocalDiskReport, annotation string) map[string]bool {
+	names := map[string]bool{}
+	for word := range strings.SplitSeq(report.Annotations[annotation], ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			names[word] = true
+		}
+	}
+	return names
 }
 
 // refreshAnnotations reads the annotations from the API server, and returns whether they allow

@@ -20,6 +20,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/clean"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/diskhealth"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/inventory"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/scan"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/status"
@@ -72,6 +73,8 @@ type Config struct {
 	// kubelet's root directory on the node.
 	Disks      inventory.Disks
 	KubeletDir string
+	// Health reads signs of failing disks; nil watches none.
+	Health diskhealth.Reader
 	// Events records events.
 	Events events.EventRecorder
 

@@ -30,6 +30,7 @@ type env struct {
 	t           testing.TB
 	api         *api
 	disks       *disks
+	signs       *signs // nil: the health of disks is not watched
 	events      *recorder
 	reports     *reports
 	records     *diskrecord.Store
@@ -52,6 +53,7 @@ func inBubble(t *testing.T, test func(e *env)) {
 			t: t, disks: newDisks(), events: &recorder{}, reports: newReports(), records: records, tickets: newTickets(),
 			config: &provisioner.ProvisionerConfiguration{
 				MinResyncPeriod: duration(5 * time.Minute), MaxCleaning: new(int32(2)), MaxBlankProofs: new(int32(2)), BlankProofRate: resource.NewQuantity(1<<30, resource.BinarySI),
+				DiskHealth:   provisioner.DiskHealth{Enabled: new(true), HungAfter: duration(15 * time.Second), DegradedErrors: new(int32(1)), FailingErrors: new(int32(10))},
 				ProbeTimeout: duration(10 * time.Second), OrphanGracePeriod: duration(10 * time.Minute),
 				Classes: map[string]provisioner.Class{"fast": {
 					HostDir: folder, MountDir: folder, VolumeMode: corev1.PersistentVolumeFilesystem, NamePattern: "*",
@@ -123,10 +125,14 @@ func (e *env) startBound() {
 // make returns a provisioner that does not run.
 func (e *env) make() *Provisioner {
 	e.t.Helper()
-	provisioner, err := New(Config{
+	config := Config{
 		Node: node, Machine: e.machine, Client: e.api, Reports: e.reports, Events: e.events, Prober: e.disks, Inspector: e.disks, Cleaner: e.disks, Fence: e.disks, Devices: e.disks,
 		Records: e.records, Settings: e.config, Tickets: e.tickets,
-	})
+	}
+	if e.signs != nil {
+		config.Health = e.signs
+	}
+	provisioner, err := New(config)
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -40,6 +40,7 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 		g.Volume, g.others = &volumes[0], volumes[1:]
 		g.Link = p.linkOf(g.Volume)
 	}
+	p.addHealth(&g.Slot)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if g.Volume != nil {

@@ -114,6 +114,19 @@ func (t *pathTable) identities() map[disk.Identity]bool {
 	return t.present
 }
 
+// facts returns what the last scan found.
+func (t *pathTable) facts() []disk.Fact {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []disk.Fact
+	for _, s := range t.byPath {
+		if s.observed.Fact != nil {
+			all = append(all, *s.observed.Fact)
+		}
+	}
+	return all
+}
+
 // withDisk returns the paths at which the last scan found a disk of a class; of any class if it
 // is empty.
 func (t *pathTable) withDisk(class string) []string {

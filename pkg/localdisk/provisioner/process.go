@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -128,6 +129,10 @@ func (p *Provisioner) schedule(ctx context.Context, g *gathered, d decide.Decisi
 func (p *Provisioner) recheckInterval(ctx context.Context, g *gathered, d decide.Decision) time.Duration {
 	if d.Problem == nil {
 		return 0
+	}
+	if g.Unhealthy && d.State == stowage.EntryFailing {
+		p.refreshAnnotations(ctx, g)
+		return retainedRecheckLast
 	}
 	switch d.Problem.Reason {
 	case disk.RetainedDirty, disk.VolumeVanished, disk.OtherCluster, disk.OrphanGracePeriod, disk.OrphanCleanWaits: // acknowledgeable

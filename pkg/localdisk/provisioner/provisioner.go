@@ -12,7 +12,8 @@
 // there is nothing to do (process.go).
 //
 // Package scan scans the discovery directories, package clean runs what takes long, package
-// status writes the report, events and metrics, package inventory lists the node's disks. pathTable has the state of every path, pvCache is
+// status writes the report, events and metrics, package inventory lists the node's disks,
+// package diskhealth watches their health. pathTable has the state of every path, pvCache is
 // the informer of the node's volumes.
 //
 // Decisions are based on the informer, which may lag. A path is not decided on until the
@@ -44,6 +45,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/clean"
+	"stowage.dev/stowage/pkg/localdisk/provisioner/diskhealth"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/inventory"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/scan"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/status"
@@ -79,7 +81,8 @@ type Provisioner struct {
 	cleans         *clean.Cleans
 	proofs         *clean.Proofs
 	status         *status.Reporter
-	inventory      *inventory.Lister // nil if there is no client for it
+	inventory      *inventory.Lister   // nil if there is no client for it
+	diskHealth     *diskhealth.Monitor // nil if nothing reads signs
 	health         health
 	tombstoneIndex tombstoneIndex
 	foreignPVs     foreignPVs
@@ -126,9 +129,15 @@ func New(config Config) (*Provisioner, error) {
 	}
 	p.cleans, p.proofs = clean.NewCleans(longRunning), clean.NewProofs(longRunning)
 	p.status.Follow(p.cleans, p.proofs)
+	if config.Health != nil {
+		p.diskHealth = diskhealth.New(diskhealth.Config{
+			Reader: config.Health, Records: config.Records, Targets: p.healthTargets, Changed: p.healthChanged,
+			Settings: func() provisioner.DiskHealth { return p.configuration().DiskHealth },
+		})
+	}
 	if config.Disks != nil {
 		p.inventory = inventory.New(inventory.Config{
-			Node: config.Node, KubeletDir: config.KubeletDir, Devices: config.Devices, Disks: config.Disks, Owner: p.nodeReference,
+			Node: config.Node, KubeletDir: config.KubeletDir, Devices: config.Devices, Disks: config.Disks, Owner: p.nodeReference, Health: p.healthOf,
 			Enabled: func() bool { return p.configuration().ListDisks },
 		})
 	}
@@ -244,6 +253,9 @@ func (p *Provisioner) Run(ctx context.Context) error {
 	group.StartWithContext(ctx, p.followLabels)
 	if p.inventory != nil {
 		group.StartWithContext(ctx, p.inventory.Run)
+	}
+	if p.diskHealth != nil {
+		group.StartWithContext(ctx, p.diskHealth.Run)
 	}
 	for range workers {
 		group.StartWithContext(ctx, p.work)

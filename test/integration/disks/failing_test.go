@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/test/integration/node"
 )
@@ -35,9 +36,26 @@ func check(n *node.Node, name string) {
 	remount(n, name)
 }
 
+// resetHealth declares the disks of slots to be sound, as an administrator does.
+func resetHealth(t *testing.T, n *node.Node, names ...string) {
+	t.Helper()
+	var resets []string
+	for _, name := range names {
+		entry := n.WaitEntry(n.Files, name, stowage.EntryFailing, "FilesystemError")
+		_, reset, found := strings.Cut(entry.Message, wellknown.HealthyDisksAnnotation+"=")
+		if !found {
+			t.Fatalf("the message of %s names no reset: %s", name, entry.Message)
+		}
+		resets = append(resets, reset)
+	}
+	if err := n.AnnotateReport(n.Env.Context(), wellknown.HealthyDisksAnnotation, strings.Join(resets, ",")); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestFailingDisks: a free volume of a failing disk is withdrawn. One with a claim is
-// marked, its pods are not placed, with a reason, and once the disk is repaired they are, with
-// their data. A claim that is mounted read-only is no fault.
+// marked, its pods are not placed, with a reason, and once the disk is repaired and its health
+// reset they are, with their data. A claim that is mounted read-only is no fault.
 func TestFailingDisks(t *testing.T) {
 	n := newNode(t)
 	slots(n, "free", "bound", "released", "readonly")
@@ -60,8 +78,8 @@ func TestFailingDisks(t *testing.T) {
 
 	n.WaitEntry(n.Files, "bound", stowage.EntryFailing, "FilesystemError")
 	n.Env.WaitEvent(metav1.NamespaceDefault, bound.Name, "FilesystemError")
-	n.WaitEntry(n.Files, "shut", stowage.EntryFailing, "IOError")
-	n.Env.WaitEvent(metav1.NamespaceDefault, shut.Name, "IOError")
+	n.WaitEntry(n.Files, "shut", stowage.EntryFailing, "FilesystemError")
+	n.Env.WaitEvent(metav1.NamespaceDefault, shut.Name, "FilesystemError")
 	waitMark(n, "bound", "Failing")
 	waitMark(n, "shut", "Failing")
 	n.WaitVolume(n.Files, "free", "withdrawn", func(v *corev1.PersistentVolume) bool { return v != nil && v.DeletionTimestamp != nil })
@@ -82,6 +100,8 @@ func TestFailingDisks(t *testing.T) {
 	}
 	n.Unmount(n.PathOf(n.Files, "shut"))
 	n.MountAt(n.Path("images", "shut.xfs"), n.PathOf(n.Files, "shut"))
+	waitMark(n, "bound", "Failing") // the sign is gone, and the health is recorded
+	resetHealth(t, n, "free", "bound", "released", "shut")
 	n.Env.WaitScheduled(ofBound)
 	n.Env.WaitScheduled(ofShut)
 	for _, name := range []string{"bound", "shut"} {

@@ -258,6 +258,8 @@ func unknown(at *field.Path, key string) string {
 		of = Devices{}
 	case within(at.String(), "storageClassMap"):
 		of = Class{}
+	case within(at.String(), "diskHealth"):
+		of = DiskHealth{}
 	case within(at.String(), "jobTolerations"):
 		of = corev1.Toleration{}
 	}

@@ -134,6 +134,9 @@ func TestDecodeDefaults(t *testing.T) {
 		BlankProofRate:    new(resource.MustParse("1Gi")),
 		OrphanGracePeriod: &metav1.Duration{Duration: 10 * time.Minute},
 		ProbeTimeout:      &metav1.Duration{Duration: 30 * time.Second},
+		DiskHealth: DiskHealth{
+			Enabled: new(true), HungAfter: &metav1.Duration{Duration: 15 * time.Second}, DegradedErrors: new(int32(1)), FailingErrors: new(int32(10)),
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -152,6 +155,7 @@ func everything() map[string]string {
 		"minResyncPeriod": "10m0s", "useNodeNameOnly": "true",
 		removeTaintKey: "yes", taintKeyKey: "sig-storage-local-static-provisioner/provisioner-not-ready",
 		"maxCleaning": "5", "maxBlankProofs": "3", "blankProofRate": "250M", "orphanGracePeriod": "1h", "probeTimeout": "1m", "listDisks": "true",
+		"diskHealth": "{enabled: false, hungAfter: 20s, degradedErrors: 2, failingErrors: 3}",
 	}
 }
 
@@ -176,6 +180,9 @@ func TestDecodeEveryKey(t *testing.T) {
 		NodeNotReadyTaintKey:    "sig-storage-local-static-provisioner/provisioner-not-ready",
 		MaxCleaning:             new(int32(5)), MaxBlankProofs: new(int32(3)), BlankProofRate: new(resource.MustParse("250M")),
 		OrphanGracePeriod: &metav1.Duration{Duration: time.Hour}, ProbeTimeout: &metav1.Duration{Duration: time.Minute}, ListDisks: true,
+		DiskHealth: DiskHealth{
+			Enabled: new(false), HungAfter: &metav1.Duration{Duration: 20 * time.Second}, DegradedErrors: new(int32(2)), FailingErrors: new(int32(3)),
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -26,6 +26,9 @@ const (
 	defaultBlankProofRate           = "1Gi"
 	defaultOrphanGracePeriod        = 10 * time.Minute
 	defaultProbeTimeout             = 30 * time.Second
+	defaultHungAfter                = 15 * time.Second
+	defaultDegradedErrors     int32 = 1
+	defaultFailingErrors      int32 = 10
 	defaultCleanTimeout             = 7 * 24 * time.Hour
 	defaultNamePattern              = "*"
 	defaultDevice, defaultRaw       = MethodFSReset, MethodZero // by volume mode
@@ -39,6 +42,10 @@ func setDefaults(c *ProvisionerConfiguration) {
 	component.Default(&c.BlankProofRate, new(resource.MustParse(defaultBlankProofRate)))
 	component.Default(&c.OrphanGracePeriod, &metav1.Duration{Duration: defaultOrphanGracePeriod})
 	component.Default(&c.ProbeTimeout, &metav1.Duration{Duration: defaultProbeTimeout})
+	component.Default(&c.DiskHealth.Enabled, new(true))
+	component.Default(&c.DiskHealth.HungAfter, &metav1.Duration{Duration: defaultHungAfter})
+	component.Default(&c.DiskHealth.DegradedErrors, new(defaultDegradedErrors))
+	component.Default(&c.DiskHealth.FailingErrors, new(defaultFailingErrors))
 	for name, class := range c.Classes {
 		setClassDefaults(name, &class)
 		c.Classes[name] = class

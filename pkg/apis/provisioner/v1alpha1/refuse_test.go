@@ -20,7 +20,7 @@ func TestRefuse(t *testing.T) {
 		want []string
 	}{
 		"a key of the chart instead of the ConfigMap": {map[string]string{"nodeLabels": "- a"}, []string{
-			"nodeLabels: Forbidden: unknown key: allowed are storageClassMap, nodeLabelsForPV, labelsForPV, useAlphaAPI, useJobForCleaning, jobTolerations, minResyncPeriod, useNodeNameOnly, setPVOwnerRef, removeNodeNotReadyTaint, provisionerNotReadyNodeTaintKey, maxCleaning, maxBlankProofs, blankProofRate, orphanGracePeriod, listDisks, probeTimeout",
+			"nodeLabels: Forbidden: unknown key: allowed are storageClassMap, nodeLabelsForPV, labelsForPV, useAlphaAPI, useJobForCleaning, jobTolerations, minResyncPeriod, useNodeNameOnly, setPVOwnerRef, removeNodeNotReadyTaint, provisionerNotReadyNodeTaintKey, maxCleaning, maxBlankProofs, blankProofRate, orphanGracePeriod, listDisks, probeTimeout, diskHealth",
 		}},
 		"an unknown key without a value": {map[string]string{"storageclassmap": ""}, []string{
 			"storageclassmap: Forbidden: unknown key: write storageClassMap",
@@ -78,6 +78,17 @@ func TestRefuse(t *testing.T) {
 		}},
 		"a rate below all disks": {map[string]string{"blankProofRate": "1000"}, []string{
 			`blankProofRate: Invalid value: "1k": must be from 1Mi to 1Ti bytes`,
+		}},
+		"health of disks": {map[string]string{"diskHealth": "{hungAfter: 1s, degradedErrors: 5, failingErrors: 4}"}, []string{
+			"diskHealth.failingErrors: Invalid value: 4: must be at least degradedErrors, which is 5",
+			`diskHealth.hungAfter: Invalid value: "1s": must be 5s to 10m0s`,
+		}},
+		"an unknown key of the health of disks": {map[string]string{"diskHealth": "{enable: true}"}, []string{
+			"diskHealth.enable: Forbidden: unknown key: allowed are enabled, hungAfter, degradedErrors, failingErrors",
+		}},
+		"numbers of errors out of bounds": {map[string]string{"diskHealth": "{degradedErrors: 0, failingErrors: 1000001}"}, []string{
+			"diskHealth.degradedErrors: Invalid value: 0: must be 1 to 1000000",
+			"diskHealth.failingErrors: Invalid value: 1000001: must be 1 to 1000000",
 		}},
 		"numbers out of bounds": {map[string]string{"maxCleaning": "0", "probeTimeout": "1h", "minResyncPeriod": "10ms", "orphanGracePeriod": "0s"}, []string{
 			"maxCleaning: Invalid value: 0: must be 1 to 64",

@@ -79,6 +79,20 @@ type ProvisionerConfiguration struct {
 	// TimedOut. It does not delay the others. The default is how long Linux waits for a disk to
 	// answer a command, so that one that spins up is not reported.
 	ProbeTimeout *metav1.Duration `json:"probeTimeout,omitempty"`
+	// DiskHealth is when disks count as degraded and failing.
+	DiskHealth DiskHealth `json:"diskHealth,omitzero"`
+}
+
+// DiskHealth is how the health of disks is watched.
+type DiskHealth struct {
+	// Enabled watches the disks of volumes.
+	Enabled *bool `json:"enabled,omitempty"`
+	// HungAfter is how long a disk may answer no request. The default is less than the time
+	// after which Linux resets a disk, so that no pod starts on it meanwhile.
+	HungAfter *metav1.Duration `json:"hungAfter,omitempty"`
+	// DegradedErrors and FailingErrors are how many errors of a disk make it degraded and failing.
+	DegradedErrors *int32 `json:"degradedErrors,omitempty"`
+	FailingErrors  *int32 `json:"failingErrors,omitempty"`
 }
 
 // Class is how the disks of a StorageClass are found, published and cleaned.

@@ -27,6 +27,8 @@ const (
 	minResyncPeriod, maxResyncPeriod = time.Second, 24 * time.Hour
 	minProbeTimeout, maxProbeTimeout = time.Second, 10 * time.Minute
 	minOrphanGrace, maxOrphanGrace   = time.Second, 30 * 24 * time.Hour
+	minHungAfter, maxHungAfter       = 5 * time.Second, 10 * time.Minute
+	maxDiskErrors                    = 1_000_000
 	maxAtATime                       = 64
 	minBlankRate, maxBlankRate       = "1Mi", "1Ti"
 	minCleanTimeout                  = time.Second
@@ -91,12 +93,22 @@ func validate(c *ProvisionerConfiguration) field.ErrorList {
 	v.add(component.ValidateRange(field.NewPath("minResyncPeriod"), c.MinResyncPeriod.Duration, minResyncPeriod, maxResyncPeriod)...)
 	v.add(component.ValidateRange(field.NewPath("orphanGracePeriod"), c.OrphanGracePeriod.Duration, minOrphanGrace, maxOrphanGrace)...)
 	v.add(component.ValidateRange(field.NewPath("probeTimeout"), c.ProbeTimeout.Duration, minProbeTimeout, maxProbeTimeout)...)
+	v.health(field.NewPath("diskHealth"), &c.DiskHealth)
 	v.add(component.ValidateRange(field.NewPath("maxCleaning"), *c.MaxCleaning, 1, maxAtATime)...)
 	v.add(component.ValidateRange(field.NewPath("maxBlankProofs"), *c.MaxBlankProofs, 1, maxAtATime)...)
 	if rate := c.BlankProofRate; rate.Cmp(resource.MustParse(minBlankRate)) < 0 || rate.Cmp(resource.MustParse(maxBlankRate)) > 0 {
 		v.add(field.Invalid(field.NewPath("blankProofRate"), rate.String(), fmt.Sprintf("must be from %s to %s bytes", minBlankRate, maxBlankRate)))
 	}
 	return v.errs
+}
+
+func (v *validator) health(at *field.Path, h *DiskHealth) {
+	v.add(component.ValidateRange(at.Child("hungAfter"), h.HungAfter.Duration, minHungAfter, maxHungAfter)...)
+	v.add(component.ValidateRange(at.Child("degradedErrors"), *h.DegradedErrors, 1, maxDiskErrors)...)
+	v.add(component.ValidateRange(at.Child("failingErrors"), *h.FailingErrors, 1, maxDiskErrors)...)
+	if *h.FailingErrors < *h.DegradedErrors {
+		v.add(field.Invalid(at.Child("failingErrors"), *h.FailingErrors, fmt.Sprintf("must be at least degradedErrors, which is %d", *h.DegradedErrors)))
+	}
 }
 
 func (v *validator) qualified(at *field.Path, key string) {

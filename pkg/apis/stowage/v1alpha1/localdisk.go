@@ -142,13 +142,14 @@ const (
 )
 
 // LocalDiskHealth is the health of a disk.
-// +kubebuilder:validation:Enum=Healthy;Failing
+// +kubebuilder:validation:Enum=Healthy;Degraded;Failing
 type LocalDiskHealth string
 
 // The values of health.
 const (
-	LocalDiskHealthy LocalDiskHealth = "Healthy" // no sign of failure was found
-	LocalDiskFailing LocalDiskHealth = "Failing" // it answers with I/O errors, or rejects writes
+	LocalDiskHealthy  LocalDiskHealth = "Healthy"  // no sign of failure was found
+	LocalDiskDegraded LocalDiskHealth = "Degraded" // signs of failure were found, and it is still used
+	LocalDiskFailing  LocalDiskHealth = "Failing"  // no pod is to start on it
 )
 
 // MaxLocalDisks is how many disks of a node are listed. Admission cannot count objects, so the

@@ -66,6 +66,8 @@ type Config struct {
 	Disks      Disks
 	// Enabled reports whether disks are listed, by the configuration in force.
 	Enabled func() bool
+	// Health returns the health of a disk or a file system.
+	Health func(identity disk.Identity) disk.Health
 	// Owner returns the reference to the Node, with which its disks are deleted.
 	Owner func(ctx context.Context) (metav1.OwnerReference, error)
 }
@@ -250,7 +252,11 @@ func (l *Lister) describe(ctx context.Context, devices []disk.BlockDevice, scann
 	}
 	problem := decide.Ineligible(devices, l.KubeletDir)
 	if entry != nil || problem != nil {
-		return decide.DiskStatus(devices, entry, problem, nil)
+		status := decide.DiskStatus(devices, entry, problem, nil)
+		if entry != nil {
+			status = decide.WithHealth(status, new(l.Health(entry.Identity)), entry.Identity)
+		}
+		return status
 	}
 	was, ok := l.contents[d.Identity]
 	if !ok || was.content != d.Content || was.found.Problem != nil && time.Since(was.at) >= rereadProblem {

@@ -33,6 +33,7 @@ type node struct {
 	mu       sync.Mutex
 	devices  map[string]disk.BlockDevice // by path
 	contents map[string]disk.Superblock
+	health   map[disk.Identity]disk.Health
 	enabled  bool
 	objects  map[string]stowage.LocalDisk
 	noKind   bool
@@ -121,6 +122,7 @@ func (n *node) start(t *testing.T) (l *Lister, stop func()) {
 	t.Helper()
 	l = New(Config{
 		Node: "a", KubeletDir: "/var/lib/kubelet", Devices: n, Disks: n,
+		Health:  func(identity disk.Identity) disk.Health { n.mu.Lock(); defer n.mu.Unlock(); return n.health[identity] },
 		Enabled: func() bool { n.mu.Lock(); defer n.mu.Unlock(); return n.enabled },
 		Owner: func(context.Context) (metav1.OwnerReference, error) {
 			return metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "a", UID: "u"}, nil

@@ -21,10 +21,14 @@ type signs struct {
 	all map[disk.Identity][]disk.Sign
 }
 
-func (s *signs) ReadHealth([]disk.HealthTarget, time.Duration) (map[disk.Identity][]disk.Sign, error) {
+func (s *signs) ReadHealth(targets []disk.HealthTarget, _ time.Duration) (map[disk.Identity][]disk.Sign, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.all, nil
+	found := map[disk.Identity][]disk.Sign{}
+	for _, t := range targets {
+		found[t.Identity] = s.all[t.Identity]
+	}
+	return found, nil
 }
 
 // show shows signs of a disk from now on; none ends that.
@@ -97,6 +101,28 @@ func TestHealth(t *testing.T) {
 					e.phase(corev1.VolumeAvailable)
 				}
 				e.expect("disk1", want)
+			})
+		})
+	}
+}
+
+// TestHealthOfADiskWithoutAnswer: the signs of a disk that scans cannot identify any more are those
+// of the disk that was there.
+func TestHealthOfADiskWithoutAnswer(t *testing.T) {
+	for _, reason := range []disk.Reason{disk.TimedOut, disk.IOError} {
+		t.Run(string(reason), func(t *testing.T) {
+			inBubble(t, func(e *env) {
+				e.signs = &signs{}
+				identity := e.disks.add("disk1", "")
+				e.startBound()
+				e.pass(time.Minute)
+				e.disks.put(bad("disk1", reason))
+				e.look()
+				e.marked("after one scan", "")
+				e.signs.show(identity, disk.Hung)
+				e.pass(10 * time.Second)
+				e.marked("after the sign", "Failing")
+				e.expect("disk1", "Failing: Hung")
 			})
 		})
 	}

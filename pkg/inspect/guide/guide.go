@@ -85,7 +85,7 @@ var reasons = map[Section][]string{
 		"CannotMarkRetained", "CannotMarkVanished", "CannotNone", "CannotProveBlank", "CannotReadSuperblock",
 		"CannotRecordFilesystem", "CannotRemoveFinalizer", "CannotRemoveLink", "CannotRestoreRecord",
 		"CannotWriteRecord", "CleanFailed", "CleanInterrupted", "CleanerMissing", "CleaningJobRefused",
-		"CleaningJobWaiting", "DeviceReadOnly", "DiscoveryDirectory", "DiskErrors", "FilesystemChanged", "FilesystemError",
+		"CleaningJobWaiting", "DeviceReadOnly", "DiscoveryDirectory", "DiskErrors", "DriveFailing", "DriveWarning", "FilesystemChanged", "FilesystemError",
 		"ForeignVolume", "Grown", "Hung", "IOError", "IdentityUnproven", "InUse", "Missing", "MountMissing", "Networked",
 		"NoCapacity", "NoHardware", "NotConfigured", "NotEmpty", "NotMountPoint", "OrphanCleanWaits", "OrphanGracePeriod", "OtherCluster",
 		"OtherNodesVolume", "OutsideDirectory", "Partitioned", "PhaseFailed", "ProvingBlank", "ReadOnly", "Removable", "Replaced",

@@ -274,6 +274,8 @@ var nextSteps = map[disk.Reason]string{
 	disk.FilesystemError:       "unmount, check and remount the file system, or replace the disk",
 	disk.WriteLost:             "replace the disk, or reset its health if it is sound: docs/health.md",
 	disk.DiskErrors:            "check the disk; replace it, or reset its health if it is sound: docs/health.md",
+	disk.DriveWarning:          "plan to replace the disk, or reset its health: docs/health.md",
+	disk.DriveFailing:          "replace the disk",
 	disk.Hung:                  "check the disk and the kernel's log; replace the disk if it does not answer again",
 	disk.IOError:               "check the disk and the kernel's log; repair or replace the disk",
 	disk.TimedOut:              "check the disk and the kernel's log; a process in state D ends when the disk answers or the node restarts",

@@ -28,6 +28,8 @@ func ObserveHealth(h disk.Health, signs []disk.Sign, limits HealthLimits, now ti
 		case disk.Hung:
 			hung = true
 			raise(&h, disk.Degraded, sign, now)
+		case disk.DriveWarning:
+			raise(&h, disk.Degraded, sign, now)
 		default:
 			raise(&h, disk.Failing, sign, now)
 		}
@@ -60,15 +62,19 @@ func newErrors(h *disk.Health, sign disk.Sign) uint64 {
 	if sign.Counter == "" {
 		return 1
 	}
-	last := h.Counters[sign.Counter]
+	last, known := h.Counters[sign.Counter]
 	if h.Counters == nil {
 		h.Counters = map[string]uint64{}
 	}
 	h.Counters[sign.Counter] = sign.Value
-	if sign.Value < last {
+	switch {
+	case !known && sign.Lifetime:
+		return 0
+	case sign.Value < last:
 		return sign.Value
+	default:
+		return sign.Value - last
 	}
-	return sign.Value - last
 }
 
 // raise sets a state and its reason, if it is worse than the present one.

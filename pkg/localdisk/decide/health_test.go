@@ -22,6 +22,9 @@ func TestObserveHealth(t *testing.T) {
 	ext4 := func(n uint64) []disk.Sign {
 		return []disk.Sign{{Reason: disk.DiskErrors, Message: "found", Counter: "ext4", Value: n}}
 	}
+	drive := func(n uint64) []disk.Sign {
+		return []disk.Sign{{Reason: disk.DiskErrors, Message: "found", Counter: "nvme", Value: n, Lifetime: true}}
+	}
 	repeat := func(n int, signs []disk.Sign) [][]disk.Sign { return slices.Repeat([][]disk.Sign{signs}, n) }
 	for name, test := range map[string]struct {
 		seen   [][]disk.Sign
@@ -38,6 +41,11 @@ func TestObserveHealth(t *testing.T) {
 		"more errors after a check":             {seen: [][]disk.Sign{ext4(6), ext4(0), ext4(4)}, want: disk.Failing, reason: disk.DiskErrors, errors: 10},
 		"a remount that shows the same errors":  {seen: [][]disk.Sign{ext4(6), nil, ext4(6)}, want: disk.Degraded, reason: disk.DiskErrors, errors: 6},
 		"errors without a counter":              {seen: repeat(10, sign(disk.DiskErrors)), want: disk.Failing, reason: disk.DiskErrors, errors: 10},
+		"errors of a drive before it was known": {seen: repeat(2, drive(700)), want: disk.Healthy},
+		"another error of a drive":              {seen: [][]disk.Sign{drive(700), drive(701)}, want: disk.Degraded, reason: disk.DiskErrors, errors: 1},
+		"the drive's warning":                   {seen: [][]disk.Sign{sign(disk.DriveWarning), nil}, want: disk.Degraded, reason: disk.DriveWarning},
+		"the drive's failure":                   {seen: [][]disk.Sign{sign(disk.DriveWarning), sign(disk.DriveFailing)}, want: disk.Failing, reason: disk.DriveFailing},
+		"a warning after a failure":             {seen: [][]disk.Sign{sign(disk.WriteLost), sign(disk.DriveWarning)}, want: disk.Failing, reason: disk.WriteLost},
 		"lost data":                             {seen: [][]disk.Sign{sign(disk.WriteLost), nil}, want: disk.Failing, reason: disk.WriteLost},
 		"a file system that a remount repaired": {seen: [][]disk.Sign{sign(disk.FilesystemError), nil}, want: disk.Failing, reason: disk.FilesystemError},
 		"a disk that hangs":                     {seen: repeat(1, sign(disk.Hung)), want: disk.Failing, reason: disk.Hung},

@@ -130,6 +130,8 @@ const (
 	WriteLost             Reason = "WriteLost"             // the kernel could not write data that a program had written
 	DiskErrors            Reason = "DiskErrors"            // errors were counted
 	Hung                  Reason = "Hung"                  // requests are not answered
+	DriveWarning          Reason = "DriveWarning"          // the drive reports that it is worn
+	DriveFailing          Reason = "DriveFailing"          // the drive reports that it is not reliable
 	Unreadable            Reason = "Unreadable"            // could not be examined, perhaps not because of the disk
 	NoCapacity            Reason = "NoCapacity"            // has no bytes
 	NotEmpty              Reason = "NotEmpty"              // holds data of unknown origin

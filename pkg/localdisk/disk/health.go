@@ -28,8 +28,8 @@ type Health struct {
 	Since   time.Time   `json:"since,omitzero"`
 	Reason  Reason      `json:"reason,omitempty"`
 	Message string      `json:"message,omitempty"`
-	// Errors is how many errors were found since the last reset. Counters are the kernel's
-	// counters of errors as last read.
+	// Errors is how many errors were found since the last reset. Counters are the kernel's and
+	// the drive's counters of errors as last read.
 	Errors   uint64            `json:"errors,omitempty"`
 	Counters map[string]uint64 `json:"counters,omitempty"`
 	// Hung: the disk answers no request. Answers counts observations since it answers again.
@@ -53,13 +53,15 @@ func (h *Health) ResetName(identity Identity) string {
 
 // Sign is one finding that a disk may be failing.
 type Sign struct {
-	// Reason is FilesystemError, WriteLost, DiskErrors or Hung.
+	// Reason is FilesystemError, WriteLost, DiskErrors, Hung, DriveWarning or DriveFailing.
 	Reason  Reason
 	Message string
 	// Counter names the counter of errors that the sign is from, Value is its value. It may be
 	// reset, by a check of the file system. Without a counter the sign is one error.
 	Counter string
 	Value   uint64
+	// Lifetime: the counter includes errors from before the disk was first watched.
+	Lifetime bool
 }
 
 // HealthTarget is a disk whose health is read.

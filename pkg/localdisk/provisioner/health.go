@@ -11,25 +11,18 @@ import (
 )
 
 // healthTargets returns the disks whose health is watched: those of mounted file systems and of
-// devices. Directories are on a disk of the node. A disk that does not answer is what was at its
-// path before. Only the monitor calls it.
+// devices. Directories are on a disk of the node.
 func (p *Provisioner) healthTargets() []disk.HealthTarget {
 	var targets []disk.HealthTarget
-	watched := map[string]disk.HealthTarget{}
-	for _, fact := range p.paths.facts() {
-		target := disk.HealthTarget{Identity: fact.Identity, Places: append([]string{fact.Place}, fact.Overlaps...)}
-		if fact.Identity == "" && fact.Problem != nil && (fact.Problem.Reason == disk.IOError || fact.Problem.Reason == disk.TimedOut) {
-			target = p.watched[fact.HostPath]
-		}
-		if target.Identity == "" || fact.Kind == disk.Directory {
+	for _, fact := range p.paths.disks() {
+		if fact.Kind == disk.Directory {
 			continue
 		}
-		record, ok, err := p.Records.Get(target.Identity)
-		target.Probe = ok && err == nil && record.State == disk.Published
-		watched[fact.HostPath] = target
-		targets = append(targets, target)
+		record, ok, err := p.Records.Get(fact.Identity)
+		targets = append(targets, disk.HealthTarget{
+			Identity: fact.Identity, Places: append([]string{fact.Place}, fact.Overlaps...), Probe: ok && err == nil && record.State == disk.Published,
+		})
 	}
-	p.watched = watched
 	return targets
 }
 

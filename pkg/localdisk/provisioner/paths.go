@@ -30,6 +30,8 @@ type pathTable struct {
 // pathState is what the provisioner keeps of a path from one decision to the next.
 type pathState struct {
 	observed scan.Observation
+	// identified is the last fact with an identity; nil if nothing was at the path since.
+	identified *disk.Fact
 	// entry is what the report shows; nil until the path was decided on.
 	entry *status.Entry
 	// expected is a write that the informer has not shown yet.
@@ -98,7 +100,12 @@ func (t *pathTable) scanned(scanned disk.Scanned, folders scan.Folders, known []
 	}
 	t.present, t.trouble, t.read = map[disk.Identity]bool{}, scanned.Trouble, next.Read
 	for path, o := range next.Paths {
-		t.updateLocked(path, func(s *pathState) { s.observed = o })
+		t.updateLocked(path, func(s *pathState) {
+			s.observed = o
+			if o.Fact == nil || o.Fact.Identity != "" {
+				s.identified = o.Fact
+			}
+		})
 		if o.Fact != nil {
 			t.present[o.Fact.Identity] = true
 		}
@@ -114,14 +121,19 @@ func (t *pathTable) identities() map[disk.Identity]bool {
 	return t.present
 }
 
-// facts returns what the last scan found.
-func (t *pathTable) facts() []disk.Fact {
+// disks returns what the last scan found, with an identity. A disk that does not answer is the one
+// that was at its path before.
+func (t *pathTable) disks() []disk.Fact {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []disk.Fact
 	for _, s := range t.byPath {
-		if s.observed.Fact != nil {
-			all = append(all, *s.observed.Fact)
+		fact := s.observed.Fact
+		if fact != nil && fact.Identity == "" && fact.Problem != nil && (fact.Problem.Reason == disk.IOError || fact.Problem.Reason == disk.TimedOut) {
+			fact = s.identified
+		}
+		if fact != nil && fact.Identity != "" {
+			all = append(all, *fact)
 		}
 	}
 	return all

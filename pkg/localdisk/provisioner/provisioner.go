@@ -76,15 +76,13 @@ type Provisioner struct {
 	factory informers.SharedInformerFactory
 	queue   loop.Queue // paths on the node
 
-	paths      *pathTable
-	scanner    *scan.Scanner
-	cleans     *clean.Cleans
-	proofs     *clean.Proofs
-	status     *status.Reporter
-	inventory  *inventory.Lister   // nil if there is no client for it
-	diskHealth *diskhealth.Monitor // nil if nothing reads signs
-	// watched are the disks at each path when their health was last read.
-	watched        map[string]disk.HealthTarget
+	paths          *pathTable
+	scanner        *scan.Scanner
+	cleans         *clean.Cleans
+	proofs         *clean.Proofs
+	status         *status.Reporter
+	inventory      *inventory.Lister   // nil if there is no client for it
+	diskHealth     *diskhealth.Monitor // nil if nothing reads signs
 	health         health
 	tombstoneIndex tombstoneIndex
 	foreignPVs     foreignPVs

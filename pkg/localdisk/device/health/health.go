@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package health reads signs that disks are failing: from mountinfo and sysfs, from the kernel's
-// log, and by reading 4 KiB of each disk. It does not judge them; package decide does.
+// log, from NVMe drives, and by reading 4 KiB of each disk. It does not judge them; package decide does.
 package health
 
 import (
@@ -29,7 +29,8 @@ type Reader struct {
 
 	mu     sync.Mutex
 	reads  map[disk.Identity]*read
-	stalls map[string]*stall // by device number
+	smart  map[disk.Identity]time.Time // when the drive's log was last read
+	stalls map[string]*stall           // by device number
 	log    kernelLog
 }
 
@@ -37,7 +38,7 @@ type Reader struct {
 func New(sys, dev, mountinfo string) *Reader {
 	return &Reader{
 		sys: sys, dev: dev, mountinfo: mountinfo,
-		reads: map[disk.Identity]*read{}, stalls: map[string]*stall{}, log: kernelLog{path: filepath.Join(dev, "kmsg")},
+		reads: map[disk.Identity]*read{}, smart: map[disk.Identity]time.Time{}, stalls: map[string]*stall{}, log: kernelLog{path: filepath.Join(dev, "kmsg")},
 	}
 }
 
@@ -210,6 +211,11 @@ func (r *Reader) forget(watched []target) {
 	for id, read := range r.reads {
 		if !identities[id] && read.ended() {
 			delete(r.reads, id)
+		}
+	}
+	for id := range r.smart {
+		if !identities[id] {
+			delete(r.smart, id)
 		}
 	}
 	for number := range r.stalls {

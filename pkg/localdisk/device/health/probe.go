@@ -69,8 +69,11 @@ func (r *Reader) probe(t *target, hungAfter time.Duration) []disk.Sign {
 	if r.reads[t.Identity] == nil {
 		next := &read{began: now, done: done, result: make(chan []disk.Sign, 1)}
 		r.reads[t.Identity] = next
-		examined := *t
-		go func() { next.result <- examined.examine() }()
+		examined, smart := *t, now.Sub(r.smart[t.Identity]) >= smartPeriod
+		if smart {
+			r.smart[t.Identity] = now
+		}
+		go func() { next.result <- examined.examine(smart) }()
 	}
 	if hung != "" {
 		signs = append(signs, disk.Sign{Reason: disk.Hung, Message: fmt.Sprintf("%s did not answer requests for %s", hung, hungAfter)})
@@ -109,8 +112,8 @@ func (r *Reader) stalled(d *device, now time.Time) (completed uint64, waiting ti
 	return done[0] + done[1], waiting
 }
 
-// examine reads a disk.
-func (t *target) examine() []disk.Sign {
+// examine reads a disk and, with smart, the drive's log.
+func (t *target) examine(smart bool) []disk.Sign {
 	for _, m := range t.visible {
 		if m.FSType != "xfs" {
 			continue
@@ -120,11 +123,17 @@ func (t *target) examine() []disk.Sign {
 			return []disk.Sign{{Reason: disk.FilesystemError, Message: "the xfs file system was shut down"}}
 		}
 	}
+	var signs []disk.Sign
+	if smart {
+		for i := range t.devices {
+			signs = append(signs, t.devices[i].smart()...)
+		}
+	}
 	d := t.devices[rand.N(len(t.devices))]
 	if at, err := d.readBlock(); errors.Is(err, unix.EIO) || errors.Is(err, unix.ENODATA) || errors.Is(err, unix.EREMOTEIO) || errors.Is(err, unix.EILSEQ) {
-		return []disk.Sign{{Reason: disk.DiskErrors, Message: fmt.Sprintf("the %d bytes at %d of %s cannot be read: %v", block, at, d.path, errors.Unwrap(err))}}
+		signs = append(signs, disk.Sign{Reason: disk.DiskErrors, Message: fmt.Sprintf("the %d bytes at %d of %s cannot be read: %v", block, at, d.path, errors.Unwrap(err))})
 	}
-	return nil
+	return signs
 }
 
 // readBlock reads one block of a device at a random place, past the page cache.

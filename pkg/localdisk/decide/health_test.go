@@ -108,6 +108,15 @@ func TestHealthDecisions(t *testing.T) {
 		"degraded, bound": {health: degraded, change: bound, want: decide.Decision{Do: decide.None, State: stowage.EntryBound, Problem: &disk.Problem{Reason: disk.DiskErrors}}},
 		"failing, free":   {health: failing, want: decide.Decision{Do: decide.DeleteVolume, State: stowage.EntryFailing, Problem: &disk.Problem{Reason: disk.WriteLost}}},
 		"failing, bound":  {health: failing, change: bound, want: decide.Decision{Do: decide.MarkDisk, State: stowage.EntryFailing, Mark: disk.MarkFailing, Problem: &disk.Problem{Reason: disk.WriteLost}}},
+		"failing, and kubelet has a link": {health: failing, change: func(s *decide.Slot) {
+			bound(s)
+			s.Fact.Kind, s.Fact.Device, s.Volume.Link, s.Link = disk.Device, "/dev/sdb", "/dev/stowage/disks/fast/pv", "/dev/sdb"
+		}, want: decide.Decision{Do: decide.RemoveLink, State: stowage.EntryFailing, Mark: disk.MarkFailing, Problem: &disk.Problem{Reason: disk.WriteLost}}},
+		"degraded, and kubelet has a link": {health: degraded, change: func(s *decide.Slot) {
+			bound(s)
+			s.Volume.Mode = disk.Block
+			s.Fact.Kind, s.Fact.Device, s.Volume.Link, s.Link = disk.Device, "/dev/sdb", "/dev/stowage/disks/fast/pv", "/dev/sdb"
+		}, want: decide.Decision{Do: decide.None, State: stowage.EntryBound, Problem: &disk.Problem{Reason: disk.DiskErrors}}},
 		"hung, and the scan has no answer": {health: hung, change: func(s *decide.Slot) {
 			bound(s)
 			s.Fact.Identity, s.Fact.Problem = "", disk.Problemf(disk.TimedOut, "no answer")

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,6 +72,7 @@ func TestFailingDisks(t *testing.T) {
 	for _, name := range []string{"bound", "released", "shut"} { // unsynced data may be lost
 		n.Command("sync", "--file-system", n.PathOf(n.Files, name))
 	}
+	broken := time.Now()
 	for _, name := range []string{"free", "bound", "released"} {
 		breakExt4(t, n, name)
 	}
@@ -82,6 +84,11 @@ func TestFailingDisks(t *testing.T) {
 	n.Env.WaitEvent(metav1.NamespaceDefault, shut.Name, "FilesystemError")
 	waitMark(n, "bound", "Failing")
 	waitMark(n, "shut", "Failing")
+	if took := time.Since(broken); took > 30*time.Second {
+		t.Errorf("the faults were reported, and the volumes marked, after %s", took)
+	} else {
+		t.Logf("the faults were reported, and the volumes marked, after %s", took)
+	}
 	n.WaitVolume(n.Files, "free", "withdrawn", func(v *corev1.PersistentVolume) bool { return v != nil && v.DeletionTimestamp != nil })
 	n.Release(released)
 	n.WaitEntry(n.Files, "released", stowage.EntryFailing, "FilesystemError")

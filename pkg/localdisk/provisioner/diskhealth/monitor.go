@@ -119,11 +119,10 @@ func (m *Monitor) pass(ctx context.Context, now time.Time) error {
 	m.mu.Lock()
 	for _, t := range targets {
 		last := m.known[t.Identity]
-		next := last
+		next := decide.ObserveHealth(last, signs[t.Identity], limits, now)
 		if last.State != "" && m.resets[last.ResetName(t.Identity)] {
-			next = decide.ResetHealth(last)
+			next = decide.ResetHealth(next) // its signs may be older than the reset
 		}
-		next = decide.ObserveHealth(next, signs[t.Identity], limits, now)
 		changed = m.store(ctx, t.Identity, last, next) || changed
 		counts[string(next.Current())]++
 	}

@@ -356,10 +356,11 @@ func (d *disks) ReadContent(ctx context.Context, device disk.BlockDevice) disk.S
 	return found
 }
 
-// LinkDevices replaces the facts of the folder.
+// LinkDevices replaces the facts of the folder, which exists from then on.
 func (d *disks) LinkDevices(folder string, devices map[string]string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	delete(d.trouble, path.Base(folder))
 	maps.DeleteFunc(d.facts, func(_ string, f disk.Fact) bool { return path.Dir(f.HostPath) == folder })
 	for name, node := range devices {
 		i := slices.IndexFunc(d.devices, func(b disk.BlockDevice) bool { return b.Path == node })

@@ -86,6 +86,8 @@ type Provisioner struct {
 	health         health
 	tombstoneIndex tombstoneIndex
 	foreignPVs     foreignPVs
+	// linked are the links of the classes that select by rules, by name. Only Scanned uses it.
+	linked map[string]map[string]string
 
 	mu       sync.Mutex
 	settings *settings

@@ -49,12 +49,18 @@ func (p *Provisioner) selectDevices(ctx context.Context, scanned disk.Scanned) d
 			request.Incomplete = true
 		}
 	}
-	selected := decide.Select(request)
+	selected, linked := decide.Select(request), map[string]map[string]string{}
 	for class := range classes {
-		folder := conf.directories[class]
-		if err := p.Fence.LinkDevices(folder, linksOf(selected, class)); err != nil {
+		folder, links := conf.directories[class], linksOf(selected, class)
+		if err := p.Fence.LinkDevices(folder, links); err != nil {
 			scanned.Trouble[class] = disk.Problemf(disk.Unreadable, "the selected disks cannot be linked into %s: %v", folder, err)
+			continue
 		}
+		linked[class] = links
+	}
+	if !maps.EqualFunc(p.linked, linked, maps.Equal) {
+		p.linked = linked
+		p.scanner.Request()
 	}
 	for key, problem := range selected.Contested {
 		at := path.Join(conf.directories[key.Class], key.Name)
@@ -151,7 +157,6 @@ func (p *Provisioner) choose(ctx context.Context, conf *settings, selected decid
 			}
 		}
 	}
-	p.scanner.Request()
 }
 
 // namesOf returns slots for the log, in order.

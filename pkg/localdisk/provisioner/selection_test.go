@@ -214,6 +214,24 @@ func TestFoldersPrecedeRules(t *testing.T) {
 	})
 }
 
+// TestNothingSelected: the provisioner becomes ready at once when no rule selects a disk, although
+// the class's folder does not exist before the devices are known.
+func TestNothingSelected(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(e *env) {
+		e.byRule(map[string]provisioner.Devices{"fast": allNVMe()})
+		e.disks.trouble["fast"], e.disks.noDevices = disk.Problemf(disk.Unreadable, "no such directory"), errors.New("no sysfs")
+		e.start()
+		e.disks.mu.Lock()
+		e.disks.noDevices = nil
+		e.disks.mu.Unlock()
+		e.look()
+		if err := e.provisioner.CheckReads("fast"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestMaxKeepsClaims: of more disks than max, those with claims stay.
 func TestMaxKeepsClaims(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +31,7 @@ func TestFenceOnNode(t *testing.T) {
 
 	interruptedMkfs(xfs)
 	kubeletDown(data, xfs)
+	runningPod(data)
 	rawDevice(raw)
 	powerCut(data)
 }
@@ -80,13 +80,10 @@ func (f *fenced) move() {
 
 func (f *fenced) repair() { f.e.T.Helper(); on(f.e, f.n, "ln -sfn "+f.device+" "+f.entry) }
 
-// refused returns when kubelet has found no device for one of pods, and checks that devices are blank.
-// Of several pods with a volume kubelet tries one at a time.
-func (f *fenced) refused(pods []string, devices ...string) {
+// refused returns when kubelet has found no device for a pod, and checks that devices are blank.
+func (f *fenced) refused(pod string, devices ...string) {
 	f.e.T.Helper()
-	frame.Wait(f.e, f.e.Client.CoreV1().Events(f.e.Namespace), "", "that finds no device", func(event *corev1.Event) bool {
-		return slices.Contains(pods, event.InvolvedObject.Name) && strings.Contains(event.Message, "does not exist")
-	})
+	f.e.WaitEvent(f.e.Namespace, pod, "FailedMount", "does not exist")
 	for _, device := range devices {
 		on(f.e, f.n, "cmp -n $(blockdev --getsize64 "+device+") "+device+" /dev/zero")
 	}
@@ -116,7 +113,7 @@ func interruptedMkfs(f *fenced) {
 	on(f.e, f.n, "umount /usr/sbin/mkfs.xfs && mount --bind /mnt/mkfs /usr/sbin/mkfs.xfs && cat /mnt/mkfs.begun")
 	f.move()
 	on(f.e, f.n, "echo die >/mnt/mkfs.does && echo >/mnt/mkfs.go")
-	f.refused([]string{"formats"}, f.device, f.blank)
+	f.refused("formats", f.device, f.blank)
 
 	f.e.T.Log("mkfs is killed")
 	f.repair()
@@ -138,33 +135,43 @@ func kubeletDown(f, restored *fenced) {
 	closed(f.e, f.n, f.device) // until then kubelet has the device mounted read-only, for later pods too
 
 	f.e.T.Log("The link is withheld while kubelet is down")
-	f.e.Create(f.pod(f.e.Shell("runs", "exec sleep 100000", "data")))
-	f.e.WaitPod("runs", "ready", frame.Ready)
 	f.e.Do(f.n.Kubelet().Kill())
 	f.move()
 	on(f.e, f.n, "wipefs --all --quiet "+restored.device)
 	restored.wait(stowage.LinkPresent)
-	f.e.Create(f.pod(f.e.Shell("second", "cat /data/data/word", "data")))
+	f.e.Create(f.pod(f.e.Shell("next", "echo more >>/data/data/word && sync && cat /data/data/word", "data")))
 	f.e.Do(f.n.Kubelet().Start(f.e.Context))
+	f.refused("next", f.blank)
+	f.repair()
+	if got, _ := finished(f.e, "next"); got != "secret\nmore\n" {
+		f.e.T.Errorf("the pod that waited reads %q, want secret and more", got)
+	}
+	gone(f.e, "next")
 	if got, _ := finished(f.e, "formats"); got != "formatted\n" {
 		f.e.T.Errorf("the pod whose mkfs was interrupted reads %q, want formatted", got)
 	}
+}
 
-	f.e.T.Log("A second pod waits, and the first one keeps its device until it is deleted")
-	f.refused([]string{"runs", "second"}, f.blank)
-	if got := f.e.Exec("runs", "sh", "-c", "echo more >>/data/data/word && sync && cat /data/data/word"); got != "secret\nmore\n" {
+// runningPod: while the link is withheld, a second pod waits, and the first one keeps its device, also
+// when kubelet is restarted, until it is deleted.
+func runningPod(f *fenced) {
+	f.e.T.Log("A pod runs while its link is withheld")
+	f.e.Create(f.pod(f.e.Shell("runs", "exec sleep 100000", "data")))
+	f.e.WaitPod("runs", "ready", frame.Ready)
+	f.move()
+	f.e.Create(f.pod(f.e.Shell("second", "cat /data/data/word", "data")))
+	f.refused("second", f.blank)
+	remove(f.e, "second")
+	gone(f.e, "second")
+	f.e.Do(f.n.Kubelet().Restart(f.e.Context))
+	f.refused("runs", f.blank)
+	if got := f.e.Exec("runs", "cat", "/data/data/word"); got != "secret\nmore\n" {
 		f.e.T.Errorf("the pod that runs reads %q, want secret and more", got)
 	}
-	for _, pod := range []string{"second", "runs"} {
-		remove(f.e, pod)
-		gone(f.e, pod)
-	}
+	remove(f.e, "runs")
+	gone(f.e, "runs")
 	closed(f.e, f.n, f.device)
 	f.repair()
-	if got, _ := finish(f.e, f.pod(f.e.Shell("third", "cat /data/data/word", "data"))); got != "secret\nmore\n" {
-		f.e.T.Errorf("the next pod reads %q, want secret and more", got)
-	}
-	gone(f.e, "third")
 }
 
 // rawDevice: while the link is withheld, a container that is restarted keeps its raw device, another
@@ -208,7 +215,7 @@ func powerCut(f *fenced) {
 	f.move()
 	f.e.Do(f.n.Kill())
 	f.e.Do(f.n.Start(f.e.Context))
-	f.refused([]string{"boots"}, f.blank)
+	f.refused("boots", f.blank)
 	f.repair()
 	f.e.WaitPod("boots", "restarted", restarted)
 	if got := f.e.Exec("boots", "cat", "/data/data/word"); got != "secret\nmore\n" {

@@ -91,6 +91,33 @@ func TestResetHealth(t *testing.T) {
 	}
 }
 
+// TestWithHealth adds health to the status of a listed disk.
+func TestWithHealth(t *testing.T) {
+	degraded := disk.Health{State: disk.Degraded, Reason: disk.DiskErrors, Message: "found"}
+	hung := disk.Health{State: disk.Degraded, Reason: disk.Hung, Message: "found", Hung: true}
+	healthy := stowage.LocalDiskStatus{State: stowage.LocalDiskAssigned, Health: stowage.LocalDiskHealthy}
+	faulty := stowage.LocalDiskStatus{State: stowage.LocalDiskAssigned, Health: stowage.LocalDiskFailing, Reason: "IOError"}
+	for name, test := range map[string]struct {
+		status stowage.LocalDiskStatus
+		health disk.Health
+		want   stowage.LocalDiskHealth
+		reason disk.Reason
+	}{
+		"no sign":                         {healthy, disk.Health{}, stowage.LocalDiskHealthy, ""},
+		"degraded":                        {healthy, degraded, stowage.LocalDiskDegraded, disk.DiskErrors},
+		"hung":                            {healthy, hung, stowage.LocalDiskFailing, disk.Hung},
+		"degraded, and a fault of a scan": {faulty, degraded, stowage.LocalDiskFailing, disk.IOError},
+		"hung, and a fault of a scan":     {faulty, hung, stowage.LocalDiskFailing, disk.Hung},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := decide.WithHealth(test.status, &test.health, "wwn:1")
+			if got.Health != test.want || got.Reason != string(test.reason) || got.State != test.status.State {
+				t.Errorf("%s for %q, want %s for %q", got.Health, got.Reason, test.want, test.reason)
+			}
+		})
+	}
+}
+
 // TestHealthDecisions decides about slots whose disk has a state of health.
 func TestHealthDecisions(t *testing.T) {
 	degraded := disk.Health{State: disk.Degraded, Reason: disk.DiskErrors, Message: "found"}

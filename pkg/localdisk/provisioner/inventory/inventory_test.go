@@ -183,6 +183,16 @@ func TestLister(t *testing.T) {
 			}},
 			{do: func(_ *node, s *disk.Scanned) { s.Trouble = nil }, want: []string{"update a.00 /dev/sda Eligible"}},
 		},
+		"a disk of an entry that shows errors": {
+			two, {do: linked, want: []string{"update a.00 /dev/sda Assigned"}},
+			{
+				do: func(n *node, _ *disk.Scanned) {
+					n.set(func() { n.health = map[disk.Identity]disk.Health{a: {State: disk.Degraded, Reason: disk.DiskErrors}} })
+				},
+				want: []string{"update a.00 /dev/sda Assigned"},
+			},
+			{restart: true, want: []string{"list spec.nodeName=a"}},
+		},
 		"a file system that is made on a disk": {
 			two, {
 				do: func(n *node, _ *disk.Scanned) {

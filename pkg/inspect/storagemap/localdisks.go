@@ -55,6 +55,8 @@ func (m *mapper) localDisks() []v1alpha1.StorageMapLocalDisks {
 	for _, sum := range sums {
 		all = append(all, *sum)
 	}
-	slices.SortFunc(all, func(a, b v1alpha1.StorageMapLocalDisks) int { return comparePlaces(a.StorageMapPlace, b.StorageMapPlace) })
+	slices.SortFunc(all, func(a, b v1alpha1.StorageMapLocalDisks) int {
+		return comparePlaces(a.StorageMapPlace, b.StorageMapPlace)
+	})
 	return all
 }

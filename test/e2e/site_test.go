@@ -49,6 +49,9 @@ var site = frame.NewSite(install.Options(install.Config{
 		frame.Node("three", realnode.Disk{Kind: realnode.Ext4, Path: slot("folders"), Size: 64 << 20}),
 	},
 	Classes: classes,
+	// A test repairs devices that have answered with errors for longer than it takes until they
+	// count as failing, which would need a reset.
+	Provisioner: map[string]string{"diskHealth": "{failingErrors: 1000}"},
 }))
 
 // needsPolicies skips a test of our MutatingAdmissionPolicies on an API server that does not serve

@@ -85,7 +85,10 @@ func (r *Reader) ReadHealth(targets []disk.HealthTarget, hungAfter time.Duration
 		}
 	}
 	for id, sign := range r.log.signs(all) {
-		signs[id] = append(signs[id], sign)
+		known := func(s disk.Sign) bool { return s.Reason == sign.Reason && s.Counter == "" }
+		if !slices.ContainsFunc(signs[id], known) { // the kernel logs errors of this reader's reads too
+			signs[id] = append(signs[id], sign)
+		}
 	}
 	r.forget(all)
 	return signs, nil

@@ -250,9 +250,9 @@ bench-quick: control-plane ## A small set of the same, within 10 minutes; stores
 	@bin/tools/bench -quick -rounds=$(or $(ROUNDS),0)
 
 .PHONY: bench-local
-bench-local: control-plane ## The provisioner on real disks (root); ONLY=latency,resting,wiping,watching,controller DISKS=n ROUNDS=n
+bench-local: control-plane ## The provisioner on real disks (root); ONLY=latency,resting,wiping,watching,controller,listing DISKS=n NODES=n ROUNDS=n
 	@go build -v -o bin/tools/local ./test/perf/local 2>&1 | $(PROGRESS)
-	@bin/tools/local -out docs/benchmarks/provisioner.txt -only='$(ONLY)' -disks=$(or $(DISKS),0) -rounds=$(or $(ROUNDS),0)
+	@bin/tools/local -out docs/benchmarks/provisioner.txt -only='$(ONLY)' -disks=$(or $(DISKS),0) -nodes=$(or $(NODES),0) -rounds=$(or $(ROUNDS),0)
 
 .PHONY: bench-staging
 bench-staging: control-plane images ## Volumes of PavProvisioners on real kubelets (root); ONLY=start,move,many PODS=n VOLUMES=n

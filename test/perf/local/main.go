@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Local measures the provisioner on real disks and a real control plane, what many
-// provisioners cost the API server, and, if it is named, the controller on a large cluster:
+// provisioners cost the API server, and, if they are named, the controller and listed disks on a large cluster:
 //
 //	go run ./test/perf/local -only latency,wiping -disks 30              some, printed only
 //	go run ./test/perf/local -out docs/benchmarks/provisioner.txt        everything, stored
@@ -51,6 +51,7 @@ func main() {
 		Name: "bench-local", Only: "ONLY",
 		Numbers: []parts.Number{
 			{Name: "disks", Usage: "disks of each kind whose latency is measured", Default: 50},
+			{Name: "nodes", Usage: "nodes whose disks are listed", Default: 3000},
 			{Name: "rounds", Usage: "rounds of watching", Default: 3},
 		},
 		Open: func(ctx context.Context, _ *parts.Run) (err error) {
@@ -66,6 +67,7 @@ func main() {
 			disks("wiping", b.wiping, "Wipe"),
 			{Name: "watching", Prefixes: []string{"Watch"}, Measure: b.watching},
 			{Name: "controller", Prefixes: []string{"Controller"}, OnlyNamed: true, Measure: b.controller},
+			{Name: "listing", Prefixes: []string{"Listing"}, OnlyNamed: true, Measure: b.listing},
 		},
 	}.Main()
 }

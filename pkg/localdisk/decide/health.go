@@ -30,6 +30,7 @@ func ObserveHealth(h disk.Health, signs []disk.Sign, limits HealthLimits, now ti
 			raise(&h, disk.Degraded, sign, now)
 		case disk.DriveWarning:
 			raise(&h, disk.Degraded, sign, now)
+		case disk.DeviceReadOnly: // an administrator may have set it, so it lasts as long as scans find it
 		default:
 			raise(&h, disk.Failing, sign, now)
 		}

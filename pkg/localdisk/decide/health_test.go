@@ -46,6 +46,7 @@ func TestObserveHealth(t *testing.T) {
 		"the drive's warning":                   {seen: [][]disk.Sign{sign(disk.DriveWarning), nil}, want: disk.Degraded, reason: disk.DriveWarning},
 		"the drive's failure":                   {seen: [][]disk.Sign{sign(disk.DriveWarning), sign(disk.DriveFailing)}, want: disk.Failing, reason: disk.DriveFailing},
 		"a warning after a failure":             {seen: [][]disk.Sign{sign(disk.WriteLost), sign(disk.DriveWarning)}, want: disk.Failing, reason: disk.WriteLost},
+		"a device that rejects writes":          {seen: repeat(3, sign(disk.DeviceReadOnly)), want: disk.Healthy},
 		"lost data":                             {seen: [][]disk.Sign{sign(disk.WriteLost), nil}, want: disk.Failing, reason: disk.WriteLost},
 		"a file system that a remount repaired": {seen: [][]disk.Sign{sign(disk.FilesystemError), nil}, want: disk.Failing, reason: disk.FilesystemError},
 		"a disk that hangs":                     {seen: repeat(1, sign(disk.Hung)), want: disk.Failing, reason: disk.Hung},

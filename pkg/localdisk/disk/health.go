@@ -53,7 +53,8 @@ func (h *Health) ResetName(identity Identity) string {
 
 // Sign is one finding that a disk may be failing.
 type Sign struct {
-	// Reason is FilesystemError, WriteLost, DiskErrors, Hung, DriveWarning or DriveFailing.
+	// Reason is FilesystemError, WriteLost, DiskErrors, Hung, DriveWarning, DriveFailing or
+	// DeviceReadOnly, which a scan judges.
 	Reason  Reason
 	Message string
 	// Counter names the counter of errors that the sign is from, Value is its value. It may be

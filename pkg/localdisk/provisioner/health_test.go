@@ -106,6 +106,27 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// TestReadOnlyDevice: a device that rejects writes is scanned soon, and usable again when it accepts
+// them.
+func TestReadOnlyDevice(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.signs = &signs{}
+		identity := e.disks.add("disk1", "")
+		e.startBound()
+		e.pass(time.Minute)
+		e.disks.put(bad("disk1", disk.DeviceReadOnly))
+		e.signs.show(identity, disk.DeviceReadOnly)
+		e.pass(10 * time.Second)
+		e.marked("after the sign", "Failing")
+		e.expect("disk1", "Failing: DeviceReadOnly")
+		e.disks.put(fact("disk1"))
+		e.signs.show(identity)
+		e.pass(10 * time.Second)
+		e.marked("after it accepts writes", "")
+		e.expect("disk1", "Bound")
+	})
+}
+
 // TestHealthOfADiskWithoutAnswer: the signs of a disk that scans cannot identify any more are those
 // of the disk that was there.
 func TestHealthOfADiskWithoutAnswer(t *testing.T) {

@@ -80,7 +80,7 @@ func (r *Reader) ReadHealth(targets []disk.HealthTarget, hungAfter time.Duration
 	for _, t := range targets {
 		at := r.locate(t, host, self)
 		all = append(all, at)
-		if found := slices.Concat(stopped(&at, host), r.counted(&at), r.probe(&at, hungAfter)); len(found) > 0 {
+		if found := slices.Concat(stopped(&at, host), readOnly(&at), r.counted(&at), r.probe(&at, hungAfter)); len(found) > 0 {
 			signs[t.Identity] = found
 		}
 	}
@@ -151,6 +151,16 @@ func stopped(t *target, table *mounts.Table) []disk.Sign {
 	for _, m := range t.mounts {
 		if fault := table.Fault(m); fault != "" {
 			return []disk.Sign{{Reason: disk.FilesystemError, Message: fmt.Sprintf("the %s file system %s", m.FSType, fault)}}
+		}
+	}
+	return nil
+}
+
+// readOnly returns a sign if a device of a disk rejects writes.
+func readOnly(t *target) []disk.Sign {
+	for _, d := range t.devices {
+		if ro, err := d.Int("ro"); err == nil && ro != 0 {
+			return []disk.Sign{{Reason: disk.DeviceReadOnly, Message: d.path + " rejects writes"}}
 		}
 	}
 	return nil

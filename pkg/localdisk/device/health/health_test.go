@@ -68,6 +68,13 @@ func TestSigns(t *testing.T) {
 				l.run("mount", "-o", "bind,remount,ro", pod)
 			},
 		},
+		"a device that rejects writes": {
+			make: func(l *lab) { l.attach(l.folder, "16M") },
+			happen: func(l *lab) {
+				l.run("blockdev", "--setro", l.device)
+				l.t.Cleanup(func() { l.run("blockdev", "--setrw", l.device) }) // it outlasts the loop device
+			}, want: []disk.Reason{disk.DeviceReadOnly},
+		},
 		"a file system that is mounted read-only": {
 			make: func(l *lab) { l.attach(l.folder, "16M"); l.format("ext4", "-o", "ro") }, happen: func(*lab) {},
 		},

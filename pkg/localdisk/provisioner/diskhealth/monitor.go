@@ -48,7 +48,7 @@ type Config struct {
 	// Settings returns the configuration in force, Targets the disks of the node.
 	Settings func() provisioner.DiskHealth
 	Targets  func() []disk.HealthTarget
-	// Changed is called when the state of a disk has changed.
+	// Changed is called when the state of a disk has changed, or a scan will find a change.
 	Changed func()
 }
 
@@ -60,6 +60,8 @@ type Monitor struct {
 	known map[disk.Identity]disk.Health
 	// resets are the names (Health.ResetName) that administrators reset.
 	resets map[string]bool
+	// readOnly are the disks that reject writes.
+	readOnly map[disk.Identity]bool
 	// unwritten reports whether known has to be recorded.
 	unwritten bool
 }
@@ -115,7 +117,7 @@ func (m *Monitor) pass(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("read signs of failing disks: %w", err)
 	}
 	limits := decide.HealthLimits{Degraded: uint64(*settings.DegradedErrors), Failing: uint64(*settings.FailingErrors)}
-	changed, counts := false, map[string]int{string(disk.Healthy): 0, string(disk.Degraded): 0, string(disk.Failing): 0}
+	changed, readOnly, counts := false, map[disk.Identity]bool{}, map[string]int{string(disk.Healthy): 0, string(disk.Degraded): 0, string(disk.Failing): 0}
 	m.mu.Lock()
 	for _, t := range targets {
 		last := m.known[t.Identity]
@@ -125,7 +127,12 @@ func (m *Monitor) pass(ctx context.Context, now time.Time) error {
 		}
 		changed = m.store(ctx, t.Identity, last, next) || changed
 		counts[string(next.Current())]++
+		if slices.ContainsFunc(signs[t.Identity], func(s disk.Sign) bool { return s.Reason == disk.DeviceReadOnly }) {
+			readOnly[t.Identity] = true
+		}
 	}
+	changed = changed || !maps.Equal(readOnly, m.readOnly)
+	m.readOnly = readOnly
 	m.prune(targets)
 	m.mu.Unlock()
 	metrics.SetDiskHealth(counts)

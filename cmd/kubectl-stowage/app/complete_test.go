@@ -58,6 +58,7 @@ items:
 - {apiVersion: v1, kind: Pod, metadata: {name: pod-b, namespace: one}}
 - {apiVersion: v1, kind: Pod, metadata: {name: pod-c, namespace: two}}
 - {apiVersion: v1, kind: Namespace, metadata: {name: one}}
+- {apiVersion: stowage.dev/v1alpha1, kind: LocalDisk, metadata: {name: node-c.00}}
 `)
 	for name, test := range map[string]struct {
 		args []string
@@ -68,6 +69,7 @@ items:
 		"pods of the namespace":                   {[]string{url, "-n", "one", "why", "pod", ""}, []string{"pod-a"}},
 		"pods of the namespace in files":          {[]string{objects, "-n", "one", "why", "pod", "p"}, []string{"pod-b"}},
 		"pods of a namespace that has none":       {[]string{objects, "-n", "three", "why", "pod", ""}, nil},
+		"LocalDisks of files":                     {[]string{objects, "why", "disk", "node-"}, []string{"node-c.00"}},
 		"namespaces that may not be listed":       {[]string{url, "release", "-n", ""}, nil},
 		"namespaces of files":                     {[]string{objects, "release", "-n", ""}, []string{"one"}},
 		"an API server that is away":              {[]string{"--server=http://127.0.0.1:1", "release", "--node", ""}, nil},

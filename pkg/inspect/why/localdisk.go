@@ -92,7 +92,8 @@ func (x *explainer) localDiskReason(d *stowage.LocalDisk) {
 	}
 	switch {
 	case status.State == stowage.LocalDiskEligible:
-		x.next("to use it, link it into the folder of a class on node %s, by a name of /dev/disk/by-id", d.Spec.NodeName)
+		x.next("to use it, select it by a rule of a class, or link it into the folder of a class on node %s, by a name of /dev/disk/by-id", d.Spec.NodeName)
+		x.link(guide.Page("provisioner", "disks-by-rule"))
 	case status.State == stowage.LocalDiskMissing:
 		x.wait(v1alpha1.Wait{For: v1alpha1.WaitAdministrator, Reason: status.Reason})
 		x.next("bring the disk back; if it will not return: kubectl delete localdisk %s", d.Name)

@@ -5,15 +5,20 @@ package manifests_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -41,23 +46,107 @@ func podsOf(t *testing.T, folder string) map[string]corev1.PodSpec {
 // TestKindPage: the API server accepts the StatefulSet of docs/kind.md, and its class is installed.
 func TestKindPage(t *testing.T) {
 	install(t)
-	page, err := os.ReadFile("../../../docs/kind.md")
+	for _, block := range yamlOf(t, "kind.md") {
+		if strings.HasPrefix(block, "apiVersion: apps/v1\n") {
+			acceptStatefulSet(t, parse(t, block)[0], nil)
+			return
+		}
+	}
+	t.Error("the page has no StatefulSet")
+}
+
+// yamlOf returns the YAML of a page.
+func yamlOf(t *testing.T, page string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, found := strings.Cut(string(page), "```yaml\napiVersion: apps/v1\n")
-	text, _, closed := strings.Cut(text, "```\n")
-	if !found || !closed {
-		t.Fatal("the page has no StatefulSet")
+	blocks := strings.Split(string(text), "\n```yaml\n")[1:]
+	for i, block := range blocks {
+		blocks[i], _, _ = strings.Cut(block, "```\n")
 	}
-	o := parse(t, "apiVersion: apps/v1\n"+text)[0]
+	return blocks
+}
+
+// acceptStatefulSet checks that the API server accepts a StatefulSet, and that the classes of its claims
+// are among made or installed.
+func acceptStatefulSet(t *testing.T, o object, made []string) {
+	t.Helper()
 	if err := cluster.Apply(t.Context(), admin, o, metav1.DryRunAll); err != nil {
 		t.Error(err)
 	}
 	for _, claim := range as[appsv1.StatefulSet](t, o).Spec.VolumeClaimTemplates {
-		if _, err := shared.Client().StorageV1().StorageClasses().Get(t.Context(), *claim.Spec.StorageClassName, metav1.GetOptions{}); err != nil {
+		class := *claim.Spec.StorageClassName
+		if slices.Contains(made, class) {
+			continue
+		}
+		if _, err := shared.Client().StorageV1().StorageClasses().Get(t.Context(), class, metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestLocalDisksPage: the chart renders the values of docs/local-disks.md, the API server accepts these
+// objects and the page's own, and the provisioner their configuration. The class is the same in all.
+func TestLocalDisksPage(t *testing.T) {
+	install(t)
+	const class = "local-nvme"
+	values, sets := 0, 0
+	for _, block := range yamlOf(t, "local-disks.md") {
+		var objects []object
+		switch {
+		case strings.HasPrefix(block, "apiVersion: apps/v1\n"):
+			acceptStatefulSet(t, parse(t, block)[0], []string{class})
+			sets++
+			continue
+		case strings.HasPrefix(block, "apiVersion: "):
+			objects = parse(t, block)
+		default:
+			file := filepath.Join(t.TempDir(), "values.yaml")
+			if err := os.WriteFile(file, []byte(block), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := command(t, tools.helm, "template", release, chart, "--namespace", namespace, "--kube-version", "1.37.1", "--values", file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects = parse(t, out)
+			values++
+		}
+		checkClass(t, objects, class)
+	}
+	if values != 4 || sets != 1 {
+		t.Errorf("the page has values for %d platforms and %d StatefulSets, want 4 and 1", values, sets)
+	}
+}
+
+// checkClass checks that the API server accepts objects, and that they configure a class of local volumes
+// and no other.
+func checkClass(t *testing.T, objects []object, class string) {
+	t.Helper()
+	found := byName(t, objects)
+	for _, o := range objects {
+		if err := cluster.Apply(t.Context(), admin, o, metav1.DryRunAll); err != nil {
+			t.Error(err)
+		}
+	}
+	storageClass, settings, nodes := found["StorageClass "+class], found[namespace+"/ConfigMap stowage-provisioner"], found[namespace+"/ConfigMap stowage-provisioner-nodes"]
+	if storageClass == nil || settings == nil || nodes == nil {
+		t.Fatalf("of the class, %d objects have no StorageClass or ConfigMap", len(objects))
+	}
+	if mode := as[storagev1.StorageClass](t, storageClass).VolumeBindingMode; *mode != storagev1.VolumeBindingWaitForFirstConsumer {
+		t.Errorf("the volumes are bound by %s", *mode)
+	}
+	config, err := provisioner.Decode(as[corev1.ConfigMap](t, settings).Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.Collect(maps.Keys(config.Classes)); !slices.Equal(got, []string{class}) || config.Classes[class].Devices == nil || !config.ListDisks {
+		t.Errorf("the configuration has the classes %q, or rules or listing of disks lack", got)
+	}
+	if got := as[corev1.ConfigMap](t, nodes).Data["classes"]; got != class {
+		t.Errorf("provisioners may publish volumes of %q, want %q", got, class)
 	}
 }
 

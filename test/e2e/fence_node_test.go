@@ -132,7 +132,7 @@ func kubeletDown(f, restored *fenced) {
 		f.e.T.Errorf("the pod that is read-only reads %q, want secret", got)
 	}
 	gone(f.e, "reads")
-	closed(f.e, f.n, f.device) // until then kubelet has the device mounted read-only, for later pods too
+	f.e.Do(f.n.WaitUnmounted(f.e.Context, f.device)) // until then later pods find it read-only, too
 
 	f.e.T.Log("The link is withheld while kubelet is down")
 	f.e.Do(f.n.Kubelet().Kill())

@@ -137,11 +137,15 @@ func TestFenceOfReattachedDevice(t *testing.T) {
 	n.Start()
 	volume, device := formattedOnce(t, n, "disk")
 	n.Detach(device)
-	n.Attach(n.Image("other.raw", "64M")) // under the former name, unless another test takes that
+	other := n.Attach(n.Image("other.raw", "64M")) // under the former name, unless another test takes that
 	again := n.Attach(n.Path("images", "disk.raw"))
 	linked(n, t, volume, "")
+	former := ""
+	if other == device {
+		former = n.WaitEntry(n.Files, "disk", stowage.EntryReplaced, "Replaced").Identity
+	}
 	relink(t, again, n.PathOf(n.Files, "disk"))
-	found := n.WaitEntry(n.Files, "disk", stowage.EntryReplaced, "Replaced")
+	found := waitEntry(n, "the disk that was attached again", func(e stowage.Entry) bool { return e.State == stowage.EntryReplaced && e.Identity != former })
 	linked(n, t, volume, "")
 	annotate(t, n, volume, wellknown.SameDiskAnnotation, found.Identity)
 	linked(n, t, volume, again)

@@ -144,3 +144,35 @@ func waitLink(n *node.Node, volume *corev1.PersistentVolume, state string) {
 		return false
 	})
 }
+
+// TestFolderToRules: a disk moves from a class with a link in a folder to one with rules, as
+// docs/local-disks.md describes: when its claim is gone, and its link. It is not blank then, and needs no proof.
+func TestFolderToRules(t *testing.T) {
+	n := newNode(t)
+	device := n.Attach(n.Image("nvme0", "64M"))
+	n.Args = append(n.Args, "--host-sys="+nvmeTree(t, []string{device}))
+	link := n.PathOf(n.Files, "a")
+	n.Link(device, link)
+	rules := n.AddClass("rules", nil)
+	n.Env.CreateClass(n.Env.Class(rules))
+	n.Select(rules, map[string]any{"include": []any{map[string]any{"transport": "nvme"}}})
+	n.Start()
+
+	t.Log("The disk belongs to the folder while it has the link")
+	n.WaitPhase(n.Files, "a", corev1.VolumeAvailable)
+	volume := n.Claim(n.Files, "a")
+	waitLink(n, volume, stowage.LinkPresent)
+	n.Command("mkfs.ext4", "-q", "-F", volume.Spec.Local.Path)
+	n.Release(volume)
+	n.WaitRepublished(n.Files, "a", volume)
+	if got := n.Published(rules); len(got) > 0 {
+		t.Errorf("the rules have %q", got)
+	}
+
+	t.Log("The link is removed")
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	n.WaitNone(n.Files, "a")
+	n.WaitPhase(rules, slotOfNVMe(0), corev1.VolumeAvailable)
+}

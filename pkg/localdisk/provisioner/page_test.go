@@ -4,6 +4,7 @@
 package provisioner
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,11 +38,7 @@ func TestPageSelects(t *testing.T) {
 			devices := pageClass(t, heading).Devices
 			rules := map[string]decide.DeviceRules{"local-nvme": {Include: deviceRules(devices.Include), Exclude: deviceRules(devices.Exclude)}}
 			for tree, want := range want {
-				var got []string
-				for _, path := range decide.Select(decide.Selection{Devices: treeDevices(t, tree), Classes: rules}).Links {
-					got = append(got, path)
-				}
-				slices.Sort(got)
+				got := slices.Sorted(maps.Values(decide.Select(decide.Selection{Devices: treeDevices(t, tree), Classes: rules}).Links))
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("disks of %s (-want +got):\n%s", tree, diff)
 				}

@@ -114,14 +114,23 @@ type Usage struct {
 func Used(p *cluster.Process) (u Usage, err error) {
 	proc, err := procfs.NewProc(p.PID())
 	if err == nil {
-		stat, statErr := proc.Stat()
+		cpu, cpuErr := cpuTime(p.PID())
 		status, statusErr := proc.NewStatus()
-		u, err = Usage{CPU: stat.CPUTime(), RSS: int64(status.VmRSS), Peak: int64(status.VmHWM)}, errors.Join(statErr, statusErr)
+		u, err = Usage{CPU: cpu.Seconds(), RSS: int64(status.VmRSS), Peak: int64(status.VmHWM)}, errors.Join(cpuErr, statusErr)
 	}
 	if err != nil {
 		return Usage{}, fmt.Errorf("read the resource usage of %s: %w", p.Name(), err)
 	}
 	return u, nil
+}
+
+// cpuTime reads the clock of a process (clock_getcpuclockid). /proc/PID/stat counts hundredths of a
+// second, which short runs do not reach.
+func cpuTime(pid int) (time.Duration, error) {
+	const scheduler = 2 // CPUCLOCK_SCHED
+	var used unix.Timespec
+	err := unix.ClockGettime(int32(^pid<<3|scheduler), &used)
+	return time.Duration(used.Nano()), err
 }
 
 // During is what a process uses while do runs, and how many seconds that takes. RSS and Peak are

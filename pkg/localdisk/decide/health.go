@@ -17,11 +17,11 @@ type HealthLimits struct{ Degraded, Failing uint64 }
 // raised.
 func ObserveHealth(h disk.Health, signs []disk.Sign, limits HealthLimits, now time.Time) disk.Health {
 	h.Counters = maps.Clone(h.Counters)
-	hung := false
-	for _, sign := range signs {
+	hung, readError := false, newReadError(&h, signs)
+	for i, sign := range signs {
 		switch sign.Reason {
 		case disk.DiskErrors:
-			if n := newErrors(&h, sign); n > 0 {
+			if n := increase(&h, sign); n > 0 && (sign.Counter != "" || i == readError) {
 				h.Errors += n
 				raise(&h, limits.state(h.Errors), sign, now)
 			}
@@ -29,7 +29,9 @@ func ObserveHealth(h disk.Health, signs []disk.Sign, limits HealthLimits, now ti
 			hung = true
 			raise(&h, disk.Degraded, sign, now)
 		case disk.DriveWarning:
-			raise(&h, disk.Degraded, sign, now)
+			if increase(&h, sign) > 0 {
+				raise(&h, disk.Degraded, sign, now)
+			}
 		case disk.DeviceReadOnly: // an administrator may have set it, so it lasts as long as scans find it
 		default:
 			raise(&h, disk.Failing, sign, now)
@@ -57,9 +59,33 @@ func (l HealthLimits) state(errors uint64) disk.HealthState {
 	}
 }
 
-// newErrors returns how many errors a sign shows that were not counted before, and stores the
-// value of its counter. A value that is lower than before was reset.
-func newErrors(h *disk.Health, sign disk.Sign) uint64 {
+// newReadError returns the index of the read error that counts, of those without a counter; -1 if
+// none does. An error that both sources find in one observation, or in two that follow each other,
+// counts once.
+func newReadError(h *disk.Health, signs []disk.Sign) int {
+	last := h.Unmatched
+	h.Unmatched = ""
+	first := -1
+	for i, sign := range signs {
+		switch {
+		case sign.Reason != disk.DiskErrors || sign.Counter != "":
+		case first >= 0 && sign.Source != signs[first].Source:
+			h.Unmatched = ""
+			return first
+		case first < 0:
+			first, h.Unmatched = i, sign.Source
+		}
+	}
+	if first >= 0 && last != "" && last != h.Unmatched {
+		h.Unmatched = ""
+		return -1
+	}
+	return first
+}
+
+// increase returns by how much a sign's counter has risen, or 1 without a counter, and stores the
+// value of the counter. A value of a file system that is lower than before was reset.
+func increase(h *disk.Health, sign disk.Sign) uint64 {
 	if sign.Counter == "" {
 		return 1
 	}
@@ -69,7 +95,7 @@ func newErrors(h *disk.Health, sign disk.Sign) uint64 {
 	}
 	h.Counters[sign.Counter] = sign.Value
 	switch {
-	case !known && sign.Lifetime:
+	case sign.Lifetime && (!known || sign.Value < last):
 		return 0
 	case sign.Value < last:
 		return sign.Value

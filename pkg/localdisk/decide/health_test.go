@@ -25,6 +25,12 @@ func TestObserveHealth(t *testing.T) {
 	drive := func(n uint64) []disk.Sign {
 		return []disk.Sign{{Reason: disk.DiskErrors, Message: "found", Counter: "nvme", Value: n, Lifetime: true}}
 	}
+	sectors := func(n uint64) []disk.Sign {
+		return []disk.Sign{{Reason: disk.DriveWarning, Message: "found", Counter: "ata", Value: n, Lifetime: true}}
+	}
+	read := []disk.Sign{{Reason: disk.DiskErrors, Message: "found", Source: disk.OwnRead}}
+	logged := []disk.Sign{{Reason: disk.DiskErrors, Message: "found", Source: disk.KernelLog}}
+	both := slices.Concat(read, logged)
 	repeat := func(n int, signs []disk.Sign) [][]disk.Sign { return slices.Repeat([][]disk.Sign{signs}, n) }
 	for name, test := range map[string]struct {
 		seen   [][]disk.Sign
@@ -43,6 +49,18 @@ func TestObserveHealth(t *testing.T) {
 		"errors without a counter":              {seen: repeat(10, sign(disk.DiskErrors)), want: disk.Failing, reason: disk.DiskErrors, errors: 10},
 		"errors of a drive before it was known": {seen: repeat(2, drive(700)), want: disk.Healthy},
 		"another error of a drive":              {seen: [][]disk.Sign{drive(700), drive(701)}, want: disk.Degraded, reason: disk.DiskErrors, errors: 1},
+		"a counter of a drive that fell":        {seen: [][]disk.Sign{drive(700), drive(600), drive(601)}, want: disk.Degraded, reason: disk.DiskErrors, errors: 1},
+		"sectors replaced before it was known":  {seen: repeat(2, sectors(8)), want: disk.Healthy},
+		"another replaced sector":               {seen: [][]disk.Sign{sectors(8), sectors(30)}, want: disk.Degraded, reason: disk.DriveWarning},
+		"sectors that were repaired":            {seen: [][]disk.Sign{sectors(8), sectors(0)}, want: disk.Healthy},
+		"a read error in both sources":          {seen: [][]disk.Sign{both}, want: disk.Degraded, reason: disk.DiskErrors, errors: 1},
+		"a read error that is logged later":     {seen: [][]disk.Sign{read, logged}, want: disk.Degraded, reason: disk.DiskErrors, errors: 1},
+		"a read error that was logged before":   {seen: [][]disk.Sign{logged, read}, want: disk.Degraded, reason: disk.DiskErrors, errors: 1},
+		"a read error and one long after it":    {seen: [][]disk.Sign{read, nil, logged}, want: disk.Degraded, reason: disk.DiskErrors, errors: 2},
+		"three read errors, one in both":        {seen: [][]disk.Sign{read, read, logged, logged}, want: disk.Degraded, reason: disk.DiskErrors, errors: 3},
+		"a read error in each pass, in both":    {seen: repeat(10, both), want: disk.Failing, reason: disk.DiskErrors, errors: 10},
+		"read errors of a program":              {seen: repeat(10, logged), want: disk.Failing, reason: disk.DiskErrors, errors: 10},
+		"a counter and a read error":            {seen: [][]disk.Sign{slices.Concat(ext4(2), both)}, want: disk.Degraded, reason: disk.DiskErrors, errors: 3},
 		"the drive's warning":                   {seen: [][]disk.Sign{sign(disk.DriveWarning), nil}, want: disk.Degraded, reason: disk.DriveWarning},
 		"the drive's failure":                   {seen: [][]disk.Sign{sign(disk.DriveWarning), sign(disk.DriveFailing)}, want: disk.Failing, reason: disk.DriveFailing},
 		"a warning after a failure":             {seen: [][]disk.Sign{sign(disk.WriteLost), sign(disk.DriveWarning)}, want: disk.Failing, reason: disk.WriteLost},

@@ -35,6 +35,9 @@ type Health struct {
 	// Hung: the disk answers no request. Answers counts observations since it answers again.
 	Hung    bool `json:"hung,omitempty"`
 	Answers int  `json:"-"`
+	// Unmatched is what found a read error in the last observation, if the other source may still find
+	// the same one.
+	Unmatched Source `json:"-"`
 }
 
 // Current returns the state now: that of a disk that hangs is Failing.
@@ -51,17 +54,29 @@ func (h *Health) ResetName(identity Identity) string {
 	return AcknowledgementOf(identity, strconv.FormatInt(h.Since.Unix(), 10))
 }
 
+// Source is what found a read error that no counter counts. The kernel logs errors of the
+// provisioner's reads too.
+type Source string
+
+// The sources.
+const (
+	OwnRead   Source = "OwnRead"
+	KernelLog Source = "KernelLog"
+)
+
 // Sign is one finding that a disk may be failing.
 type Sign struct {
 	// Reason is FilesystemError, WriteLost, DiskErrors, Hung, DriveWarning, DriveFailing or
 	// DeviceReadOnly, which a scan judges.
 	Reason  Reason
 	Message string
-	// Counter names the counter of errors that the sign is from, Value is its value. It may be
-	// reset, by a check of the file system. Without a counter the sign is one error.
+	// Counter names the counter that the sign is from, Value is its value. It may be reset, by a check
+	// of the file system. Without a counter the sign is one error, which Source found.
 	Counter string
 	Value   uint64
-	// Lifetime: the counter includes errors from before the disk was first watched.
+	Source  Source
+	// Lifetime: the drive keeps the counter, so it includes errors from before the disk was first
+	// watched, and is not reset.
 	Lifetime bool
 }
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package health reads signs that disks are failing: from mountinfo and sysfs, from the kernel's
-// log, from NVMe drives, and by reading 4 KiB of each disk. It does not judge them; package decide does.
+// log, from drives, and by reading 4 KiB of each disk. It does not judge them; package decide does.
 package health
 
 import (
@@ -29,16 +29,19 @@ type Reader struct {
 
 	mu     sync.Mutex
 	reads  map[disk.Identity]*read
-	smart  map[disk.Identity]time.Time // when the drive's log was last read
+	smart  map[disk.Identity]time.Time // when the log of an NVMe drive was last read
 	stalls map[string]*stall           // by device number
 	log    kernelLog
+	drives smartctl
 }
 
-// New returns a reader. The kernel's log is at kmsg in dev.
+// New returns a reader. The kernel's log is at kmsg in dev. ATA and SAS drives are read if smartctl
+// is in the PATH.
 func New(sys, dev, mountinfo string) *Reader {
 	return &Reader{
 		sys: sys, dev: dev, mountinfo: mountinfo,
 		reads: map[disk.Identity]*read{}, smart: map[disk.Identity]time.Time{}, stalls: map[string]*stall{}, log: kernelLog{path: filepath.Join(dev, "kmsg")},
+		drives: newSmartctl(),
 	}
 }
 
@@ -62,8 +65,8 @@ type target struct {
 }
 
 // ReadHealth returns the signs of each disk that has any. A disk that has not answered for hungAfter
-// hangs. It returns even if disks do not answer: each read has its own goroutine, of which there is
-// one for each disk at most, and which only the kernel can end.
+// hangs. It returns even if disks do not answer: the reads of a disk, and of what its drive reports,
+// have a goroutine each, which only the kernel can end.
 func (r *Reader) ReadHealth(targets []disk.HealthTarget, hungAfter time.Duration) (map[disk.Identity][]disk.Sign, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,19 +79,17 @@ func (r *Reader) ReadHealth(targets []disk.HealthTarget, hungAfter time.Duration
 		return nil, err
 	}
 	signs := map[disk.Identity][]disk.Sign{}
+	r.drives.starts = smartctlStarts
 	var all []target
 	for _, t := range targets {
 		at := r.locate(t, host, self)
 		all = append(all, at)
-		if found := slices.Concat(stopped(&at, host), readOnly(&at), r.counted(&at), r.probe(&at, hungAfter)); len(found) > 0 {
+		if found := slices.Concat(stopped(&at, host), readOnly(&at), r.counted(&at), r.drives.signs(&at, time.Now()), r.probe(&at, hungAfter)); len(found) > 0 {
 			signs[t.Identity] = found
 		}
 	}
 	for id, sign := range r.log.signs(all) {
-		known := func(s disk.Sign) bool { return s.Reason == sign.Reason && s.Counter == "" }
-		if !slices.ContainsFunc(signs[id], known) { // the kernel logs errors of this reader's reads too
-			signs[id] = append(signs[id], sign)
-		}
+		signs[id] = append(signs[id], sign)
 	}
 	r.forget(all)
 	return signs, nil
@@ -229,6 +230,11 @@ func (r *Reader) forget(watched []target) {
 	for id := range r.smart {
 		if !identities[id] {
 			delete(r.smart, id)
+		}
+	}
+	for id, run := range r.drives.runs {
+		if !identities[id] && run.ended() {
+			delete(r.drives.runs, id)
 		}
 	}
 	for number := range r.stalls {

@@ -43,7 +43,7 @@ var patterns = []struct {
 
 var (
 	lost   = disk.Sign{Reason: disk.WriteLost, Message: "the kernel could not write to the disk"}
-	unread = disk.Sign{Reason: disk.DiskErrors, Message: "the kernel could not read from the disk"}
+	unread = disk.Sign{Reason: disk.DiskErrors, Message: "the kernel could not read from the disk", Source: disk.KernelLog}
 )
 
 // signs returns the worst sign of each disk in what was logged since the last call.

@@ -112,7 +112,7 @@ func (r *Reader) stalled(d *device, now time.Time) (completed uint64, waiting ti
 	return done[0] + done[1], waiting
 }
 
-// examine reads a disk and, with smart, the drive's log.
+// examine reads a disk and, with smart, the log of an NVMe drive.
 func (t *target) examine(smart bool) []disk.Sign {
 	for _, m := range t.visible {
 		if m.FSType != "xfs" {
@@ -131,7 +131,7 @@ func (t *target) examine(smart bool) []disk.Sign {
 	}
 	d := t.devices[rand.N(len(t.devices))]
 	if at, err := d.readBlock(); errors.Is(err, unix.EIO) || errors.Is(err, unix.ENODATA) || errors.Is(err, unix.EREMOTEIO) || errors.Is(err, unix.EILSEQ) {
-		signs = append(signs, disk.Sign{Reason: disk.DiskErrors, Message: fmt.Sprintf("the %d bytes at %d of %s cannot be read: %v", block, at, d.path, errors.Unwrap(err))})
+		signs = append(signs, disk.Sign{Reason: disk.DiskErrors, Source: disk.OwnRead, Message: fmt.Sprintf("the %d bytes at %d of %s cannot be read: %v", block, at, d.path, errors.Unwrap(err))})
 	}
 	return signs
 }

@@ -70,14 +70,14 @@ func (m mapPrinter) localDisks(all []v1alpha1.StorageMapLocalDisks, by storagema
 		places = append(places, all[i].StorageMapPlace)
 	}
 	place := placeColumns(by, places)
-	table := [][]string{append(place.headers(), "ELIGIBLE", "LARGEST", "INELIGIBLE", "MISSING", "FAILING")}
+	table := [][]string{append(place.headers(), "ELIGIBLE", "LARGEST", "INELIGIBLE", "MISSING", "DEGRADED", "FAILING")}
 	for i := range all {
 		d := &all[i]
 		eligible, largest := "0", ""
 		if d.Eligible > 0 {
 			eligible, largest = fmt.Sprintf("%s (%d)", format.Size(d.EligibleBytes), d.Eligible), format.Size(d.LargestEligibleBytes)
 		}
-		table = append(table, append(place.cells(d.StorageMapPlace), eligible, largest, strconv.Itoa(d.Ineligible), strconv.Itoa(d.Missing), strconv.Itoa(d.Failing)))
+		table = append(table, append(place.cells(d.StorageMapPlace), eligible, largest, strconv.Itoa(d.Ineligible), strconv.Itoa(d.Missing), strconv.Itoa(d.Degraded), strconv.Itoa(d.Failing)))
 	}
 	fmt.Fprintln(m, "\nDisks that no class has (kubectl get localdisks):")
 	m.table(table)

@@ -630,9 +630,11 @@ func TestFaults(t *testing.T) {
 		"disks in trouble": {
 			func(_ *testing.T, s site) {
 				s.add(report("one", stowage.Entry{Name: "a", State: stowage.EntryFailing, Reason: "IOError"}, stowage.Entry{Name: "b", State: stowage.EntryFailing, Reason: "IOError"},
-					stowage.Entry{Name: "c", State: stowage.EntryMissing}, stowage.Entry{Name: "d", State: stowage.EntrySkipped, Reason: "NotMountPoint"}))
+					stowage.Entry{Name: "c", State: stowage.EntryMissing}, stowage.Entry{Name: "e", State: stowage.EntryAvailable, Reason: "DriveWarning"},
+					stowage.Entry{Name: "f", State: stowage.EntryBound, Reason: "DriveWarning"}, stowage.Entry{Name: "g", State: stowage.EntryAvailable, Reason: "Grown"},
+					stowage.Entry{Name: "d", State: stowage.EntrySkipped, Reason: "NotMountPoint"}))
 			},
-			[]string{"Warning cluster disks: 2 disks Failing with reason IOError on one", "Warning cluster disks: 1 disk Missing on one"},
+			[]string{"Warning cluster disks: 2 disks Degraded with reason DriveWarning on one", "Warning cluster disks: 2 disks Failing with reason IOError on one", "Warning cluster disks: 1 disk Missing on one"},
 		},
 		"a PavProvisioner that is not accepted": {
 			func(t *testing.T, s site) {

@@ -163,8 +163,11 @@ func (a *assessment) disks() {
 	type kind struct{ state, reason string }
 	nodes := map[kind][]string{}
 	for _, disk := range all {
-		if disk.Trouble() {
+		if degraded := disk.Degraded(); degraded || disk.Trouble() {
 			k := kind{string(disk.State), disk.Reason}
+			if degraded {
+				k.state = string(stowage.LocalDiskDegraded)
+			}
 			nodes[k] = append(nodes[k], disk.Node)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/inspect/snapshot"
+	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
@@ -27,6 +28,16 @@ type Disk struct {
 func (d Disk) Trouble() bool {
 	s := stowage.Summarize([]stowage.Entry{*d.Entry})
 	return s.Failing+s.Trouble > 0
+}
+
+// Degraded reports whether the disk shows signs of failure, and is still offered or used.
+func (d Disk) Degraded() bool {
+	switch disk.Reason(d.Reason) {
+	case disk.DiskErrors, disk.DriveWarning, disk.Hung:
+		return d.State == stowage.EntryAvailable || d.State == stowage.EntryBound
+	default:
+		return false
+	}
 }
 
 // Reports are the reports of all nodes, which are shared with the snapshot: do not change them.

@@ -44,7 +44,10 @@ func (m *mapper) localDisks() []v1alpha1.StorageMapLocalDisks {
 		default:
 			sum.Ineligible++
 		}
-		if d.Status.Health == stowage.LocalDiskFailing {
+		switch d.Status.Health {
+		case stowage.LocalDiskDegraded:
+			sum.Degraded++
+		case stowage.LocalDiskFailing:
 			sum.Failing++
 		}
 		if nodes[key][node] = true; m.By != ByNode {

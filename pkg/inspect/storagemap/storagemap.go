@@ -223,7 +223,8 @@ func (m *mapper) disks() {
 			continue
 		}
 		r := m.row(m.places.ofNode(disk.Node), disk.Class)
-		if disk.Trouble() {
+		trouble := disk.Trouble() || disk.Degraded()
+		if trouble {
 			r.DisksInTrouble++
 		}
 		if disk.State == stowage.EntrySkipped || disk.State == stowage.EntryPending {
@@ -232,7 +233,7 @@ func (m *mapper) disks() {
 		pv := volumes[snapshot.Name{Name: disk.Volume}]
 		m.list = append(m.list, m.withUsers(v1alpha1.StorageMapDisk{
 			Node: disk.Node, Class: disk.Class, Name: disk.Name, Path: disk.Path, Bytes: disk.Bytes, Identity: disk.Identity,
-			State: string(disk.State), Use: useOf(disk.State, pv), Reason: disk.Reason, Trouble: disk.Trouble(), Volume: disk.Volume,
+			State: string(disk.State), Use: useOf(disk.State, pv), Reason: disk.Reason, Trouble: trouble, Volume: disk.Volume,
 		}, pv))
 	}
 }

@@ -44,12 +44,12 @@ func (x *explainer) localDisk(name string) error {
 	if entry == nil || entry.Reason != status.Reason {
 		x.localDiskReason(d)
 	}
-	switch {
-	case status.Health != stowage.LocalDiskFailing:
+	switch health := strings.ToLower(string(status.Health)); {
+	case status.Health != stowage.LocalDiskFailing && status.Health != stowage.LocalDiskDegraded:
 	case status.State == stowage.LocalDiskMissing:
-		x.say("It was failing before.")
+		x.say("It was %s before.", health)
 	default:
-		x.say("It is failing.")
+		x.say("It is %s.", health)
 	}
 	x.localDiskEntry(status, entry)
 	x.reportAge(node)

@@ -5,15 +5,23 @@ package inspect_test
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
 
 	"stowage.dev/stowage/cmd/kubectl-stowage/app"
+	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -95,4 +103,57 @@ func TestWhy(t *testing.T) {
 	e.WaitScheduled(pod, "a")
 	placed := e.WaitPod(pod, "running", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
 	check(plugin(e, admin, "why", "db"), "is on node "+placed.Spec.NodeName+", and is running", "is bound to "+e.Name("large"))
+}
+
+// TestReadsLocalDisks: LocalDisks are read from an API server that serves them, with their health.
+func TestReadsLocalDisks(t *testing.T) {
+	t.Parallel()
+	e := fixture.NewOn(t, fixture.DefaultConfig())
+	e.AddNodes(e.Node("a"))
+	node := e.Name("a")
+	client, err := dynamic.NewForConfig(e.Cluster.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Do(func(ctx context.Context) error {
+		return e.Cluster.CreateFiles(ctx, "../../../manifests/crd/stowage.dev_localdiskreports.yaml", "../../../manifests/crd/stowage.dev_localdisks.yaml")
+	})
+	for i, status := range []string{
+		"state: Assigned, class: fast, path: /mnt/fast/a, health: Degraded, reason: DriveWarning, message: the drive warns",
+		"state: Missing, health: Degraded, reason: Missing, message: it is not attached", "state: Missing, health: Failing, reason: Missing, message: it is not attached",
+	} {
+		objects, err := cluster.Objects(fmt.Appendf(nil, `{apiVersion: stowage.dev/v1alpha1, kind: LocalDisk, metadata: {name: %[1]s.%02[2]d}, spec: {nodeName: %[1]s},
+			status: {identity: "wwn:%[2]d", device: /dev/sda, bytes: 1073741824, size: 1Gi, %[3]s}}`, node, i, status))
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk := objects[0]
+		resource := cluster.ResourceOf(client, disk)
+		e.Do(func(ctx context.Context) error { // the kind is served some time after it is created
+			return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+				created, err := resource.Create(ctx, disk, metav1.CreateOptions{})
+				switch {
+				case apierrors.IsNotFound(err):
+					return false, nil
+				case err != nil:
+					return false, err
+				}
+				disk.SetResourceVersion(created.GetResourceVersion())
+				return true, nil
+			})
+		})
+		e.Do(func(ctx context.Context) error {
+			_, err := resource.UpdateStatus(ctx, disk, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+			return err
+		})
+	}
+	for _, test := range []struct{ args, want string }{
+		{"why disk/" + node + ".00", "DriveWarning: the drive warns. It is degraded."},
+		{"why disk/" + node + ".01", "It was degraded before."},
+		{"map --by node", "MISSING DEGRADED FAILING " + node + " 0 - 0 2 1 1"},
+	} {
+		if got := plugin(e, admin, strings.Fields(test.args)...); !strings.Contains(got, test.want) {
+			t.Errorf("%s: lacks %q:\n%s", test.args, test.want, got)
+		}
+	}
 }

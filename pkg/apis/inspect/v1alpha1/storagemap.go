@@ -83,7 +83,7 @@ type StorageMapRow struct {
 	// other volumes are retained, failed, on a disk in trouble, or not yet observed by the PV controller.
 	Other StorageMapAmount `json:"other"`
 	// disksInTrouble is the number of disks that need an administrator, with or without a volume: failing, missing,
-	// replaced, unproven, retained, failed, or bound with a reason.
+	// replaced, unproven, retained, failed, degraded, or bound with a reason.
 	DisksInTrouble int `json:"disksInTrouble"`
 	// disksWithoutVolume is the number of disks that are skipped, or not published yet.
 	DisksWithoutVolume int `json:"disksWithoutVolume"`
@@ -123,8 +123,9 @@ type StorageMapLocalDisks struct {
 	Ineligible int `json:"ineligible"`
 	// missing is the number of disks that are not attached.
 	Missing int `json:"missing"`
-	// failing is the number of all of these that are failing.
-	Failing int `json:"failing"`
+	// degraded is the number of all of these that show signs of failure, failing that of those that are failing.
+	Degraded int `json:"degraded"`
+	Failing  int `json:"failing"`
 }
 
 // WaitingPod is a pod without a node that waits for storage.

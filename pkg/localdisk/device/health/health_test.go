@@ -14,7 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/test/deadline"
 )
 
 const longTime = time.Hour
@@ -30,12 +32,25 @@ func shown(signs []disk.Sign) []disk.Reason {
 	return found
 }
 
-// breakExt4 makes ext4 behave as after an error of the disk.
+// breakExt4 makes ext4 behave as after an error of the disk. The kernel counts the error in a
+// workqueue, after the write has returned.
 func (l *lab) breakExt4() {
 	l.t.Helper()
-	trigger := filepath.Join("/sys/fs/ext4", filepath.Base(l.device), "trigger_fs_error")
-	if err := os.WriteFile(trigger, []byte("the test's"), 0); err != nil {
+	folder := sysfs.Device(filepath.Join("/sys/fs/ext4", filepath.Base(l.device)))
+	if err := os.WriteFile(filepath.Join(string(folder), "trigger_fs_error"), []byte("the test's"), 0); err != nil {
 		l.t.Skipf("needs a kernel that can trigger errors of ext4: %v", err)
+	}
+	for end := time.Now().Add(deadline.Wait()); ; time.Sleep(time.Millisecond) {
+		n, err := folder.Int("errors_count")
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		if n > 0 {
+			return
+		}
+		if time.Now().After(end) {
+			l.t.Fatal("ext4 did not count the error")
+		}
 	}
 }
 

@@ -7,11 +7,11 @@
 //	make demo           builds and runs it
 //	make demo KEEP=1    leaves the cluster running until Ctrl-C
 //
-// It starts the programs that make demo builds beside it. It builds and starts etcd, kube-apiserver, kube-controller-manager, simulated
-// nodes, the stock kube-scheduler and, as a second scheduler with the sample
-// configuration and rights of manifests/scheduler/second, stowage-scheduler. Three
-// nodes get stowage-provisioner, which publishes plain folders. All of it ends with
-// the command.
+// It starts the programs that make demo builds beside it. It builds, with its arguments for "go build", and starts
+// etcd, kube-apiserver, kube-controller-manager, simulated nodes, the stock kube-scheduler and, as a
+// second scheduler with the sample configuration and rights of manifests/scheduler/second,
+// stowage-scheduler. Three nodes get stowage-provisioner, which publishes plain folders. All of it
+// ends with the command.
 package main
 
 import (
@@ -167,7 +167,7 @@ func start(ctx context.Context) (_ *demo, err error) {
 	if err != nil {
 		return nil, err
 	}
-	binaries, err := cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr})
+	binaries, err := cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr, Args: os.Args[1:]})
 	if err != nil {
 		return nil, err
 	}

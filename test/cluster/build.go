@@ -69,6 +69,9 @@ type BuildOptions struct {
 	Progress io.Writer
 	// Cached makes it an error if a binary of Kubernetes, etcd or kwok has to be built.
 	Cached bool
+	// Args are further arguments for "go build" of Kubernetes, etcd and kwok. Binaries that were
+	// built with other arguments are not used.
+	Args []string
 }
 
 // Build builds the control plane's binaries, unless they exist already: those of the version that
@@ -108,10 +111,10 @@ func buildMissing(ctx context.Context, o BuildOptions, ofKubernetes, ofKwok []ta
 	if err := errors.Join(err1, err2); err != nil {
 		return "", err
 	}
-	if err := kubernetes.build(ctx, o, ofKubernetes); err != nil {
+	if err := kubernetes.with(o.Args).build(ctx, o, ofKubernetes); err != nil {
 		return "", err
 	}
-	return s.minor, kwok.build(ctx, o, ofKwok)
+	return s.minor, kwok.with(o.Args).build(ctx, o, ofKwok)
 }
 
 // target is a command to build.
@@ -169,7 +172,7 @@ func (m module) build(ctx context.Context, o BuildOptions, targets []target) err
 	}
 	begin := time.Now()
 	fmt.Fprintf(o.Progress, "Building %s %s into %s: %s\n", m.product, m.version, m.cache, names(missing))
-	job := buildJob{module: m.dir, folder: m.cache, targets: missing, args: []string{"-ldflags", m.ldflags}, progress: o.Progress}
+	job := buildJob{module: m.dir, folder: m.cache, targets: missing, args: slices.Concat([]string{"-ldflags", m.ldflags}, o.Args), progress: o.Progress}
 	if err := job.build(ctx); err != nil {
 		return err
 	}

@@ -150,6 +150,9 @@ func TestBuildFindsFinishedBinaries(t *testing.T) {
 	if progress.Len() > 0 {
 		t.Errorf("nothing had to be built, but progress is:\n%s", &progress)
 	}
+	if _, err := Build(t.Context(), BuildOptions{Cached: true, Args: []string{"-gcflags=all=-l"}}); err == nil || !strings.Contains(err.Error(), "is not complete in "+kubernetes.cache+"-") {
+		t.Errorf("with other arguments: %v, want an error that names another folder", err)
+	}
 }
 
 // TestBuildCommand builds a small program with an empty cache, and again after a build that was

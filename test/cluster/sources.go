@@ -124,6 +124,14 @@ func (s sources) module(m module, pattern *regexp.Regexp) (module, error) {
 	return m, nil
 }
 
+// with returns the module with the folder of binaries that are built with further arguments.
+func (m module) with(args []string) module {
+	if len(args) > 0 {
+		m.cache += "-" + hash([]byte(strings.Join(args, "\x00")))
+	}
+	return m
+}
+
 // locate sets the paths of all targets and returns those whose binary is missing.
 func (m module) locate(targets []target) []target {
 	var missing []target

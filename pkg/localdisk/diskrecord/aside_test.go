@@ -4,6 +4,7 @@
 package diskrecord
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -100,5 +101,44 @@ func TestHealthSurvivesARestart(t *testing.T) {
 	}
 	if got := s.Health(); len(got) > 0 {
 		t.Errorf("of a file with other content: %v", got)
+	}
+}
+
+func TestDiskSlotsSurviveARestart(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, slotsFile)
+	for name, test := range map[string]struct {
+		change func() error
+		want   int
+	}{
+		"unchanged": {change: func() error { return nil }, want: 7},
+		"damaged": {change: func() error {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(file, bytes.Replace(text, []byte(`"slots":7`), []byte(`"slots":8`), 1), 0o600)
+		}},
+		"removed": {change: func() error { return os.Remove(file) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Open(folder, "/proc")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(s.PutDiskSlots(9), s.PutDiskSlots(7), s.Close(), test.change()); err != nil {
+				t.Fatal(err)
+			}
+			if s, err = Open(folder, "/proc"); err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if got := s.DiskSlots(); got != test.want {
+				t.Errorf("DiskSlots is %d, want %d", got, test.want)
+			}
+			if len(s.All()) > 0 || len(s.Damaged()) > 0 {
+				t.Errorf("the file counts as a record: %v, %v", s.All(), s.Damaged())
+			}
+		})
 	}
 }

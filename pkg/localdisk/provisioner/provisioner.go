@@ -139,7 +139,7 @@ func New(config Config) (*Provisioner, error) {
 	}
 	if config.Disks != nil {
 		p.inventory = inventory.New(inventory.Config{
-			Node: config.Node, KubeletDir: config.KubeletDir, Devices: config.Devices, Disks: config.Disks, Owner: p.nodeReference, Health: p.healthOf,
+			Node: config.Node, KubeletDir: config.KubeletDir, Devices: config.Devices, Disks: config.Disks, Slots: config.Records, Owner: p.nodeReference, Health: p.healthOf,
 			Enabled: func() bool { return p.configuration().ListDisks },
 		})
 	}

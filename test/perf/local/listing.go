@@ -48,6 +48,7 @@ type listers struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	all     []*inventory.Lister
+	slots   []slots // by node; a restart keeps them
 }
 
 // listing measures what the LocalDisks of many nodes cost the API server, and stowage-controller, which does not read them.
@@ -74,6 +75,7 @@ func (b *bench) listing(ctx context.Context, r *parts.Run) (measured figures.Set
 	}
 	defer func() { err = errors.Join(err, controller.Kill()) }()
 	s := &listers{config: c.RESTConfig(), nodes: r.Number("nodes")}
+	s.slots = make([]slots, s.nodes)
 	defer s.end()
 	s.config.Wrap(s.transport.wrap)
 	parts.Progress("%d nodes with %d disks", s.nodes, disksPerNode)
@@ -106,11 +108,11 @@ func (s *listers) run(ctx context.Context, phase string) error {
 		return s.transport.wait(ctx, "the status of all disks", func() bool { return s.transport.updated.Load() >= all })
 	case "restart":
 		s.end()
-		want := s.transport.read.Load() + int64(s.nodes)
+		want := s.transport.read.Load() + all
 		if err := s.begin(ctx); err != nil {
 			return err
 		}
-		return s.transport.wait(ctx, "the lists of all nodes", func() bool { return s.transport.read.Load() >= want })
+		return s.transport.wait(ctx, "the reads of all nodes", func() bool { return s.transport.read.Load() >= want })
 	}
 	for range listed / scanEvery {
 		for _, l := range s.all {
@@ -135,7 +137,7 @@ func (s *listers) begin(ctx context.Context) error {
 			return err
 		}
 		l := inventory.New(inventory.Config{
-			Node: nodeName(n), KubeletDir: "/var/lib/kubelet", Devices: simulated(n), Disks: client, Enabled: func() bool { return true },
+			Node: nodeName(n), KubeletDir: "/var/lib/kubelet", Devices: simulated(n), Disks: client, Slots: &s.slots[n], Enabled: func() bool { return true },
 			Owner: func(context.Context) (metav1.OwnerReference, error) {
 				return metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: nodeName(n), UID: "00000000-0000-0000-0000-000000000000"}, nil
 			},
@@ -153,6 +155,18 @@ func (s *listers) end() {
 		s.stop()
 	}
 	s.running.Wait()
+}
+
+// slots remembers which slots of a node may be in use.
+type slots struct{ atomic.Int64 }
+
+// DiskSlots returns the number.
+func (s *slots) DiskSlots() int { return int(s.Load()) }
+
+// PutDiskSlots replaces the number.
+func (s *slots) PutDiskSlots(number int) error {
+	s.Store(int64(number))
+	return nil
 }
 
 // simulated are the disks of a node, which are blank.
@@ -191,7 +205,7 @@ func (c *counting) values() []figures.Value {
 	for _, v := range []struct {
 		n    *atomic.Int64
 		unit string
-	}{{&c.read, "lists"}, {&c.created, "creates"}, {&c.updated, "updates"}, {&c.failed, "failed"}, {&c.sent, "sent-B"}, {&c.received, "received-B"}} {
+	}{{&c.read, "gets"}, {&c.created, "creates"}, {&c.updated, "updates"}, {&c.failed, "failed"}, {&c.sent, "sent-B"}, {&c.received, "received-B"}} {
 		all = append(all, figures.Value{Value: float64(v.n.Load()), Unit: v.unit})
 	}
 	return all
@@ -220,7 +234,7 @@ func (t *countingTransport) RoundTrip(request *http.Request) (*http.Response, er
 	return response, nil
 }
 
-// countingBody counts what is read: lists have no Content-Length.
+// countingBody counts what is read: long answers have no Content-Length.
 type countingBody struct {
 	io.ReadCloser
 	of    *counting

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -33,8 +34,13 @@ const (
 	passMax = 5 * time.Minute
 	// retryMax is the longest time between two passes that failed.
 	retryMax = 5 * time.Minute
-	// relist is how often the objects are read again, since others may have deleted some.
-	relist = time.Hour
+	// reread is how often the objects are read again, since others may have deleted some.
+	reread = time.Hour
+	// startDelay is the longest time before the first pass: all nodes may start at once.
+	startDelay = 30 * time.Second
+	// gap is how many slots in a row must be absent to end a read, if it is not known which are in
+	// use.
+	gap = 16
 	// missingAfter is how long a disk must not be found before it is Missing: after a start of the
 	// node some take long to appear.
 	missingAfter = time.Minute
@@ -52,9 +58,17 @@ type Devices interface {
 
 // Disks reads and writes LocalDisks.
 type Disks interface {
-	List(ctx context.Context, opts metav1.ListOptions) (*stowage.LocalDiskList, error)
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (*stowage.LocalDisk, error)
 	Create(ctx context.Context, disk *stowage.LocalDisk, opts metav1.CreateOptions) (*stowage.LocalDisk, error)
 	UpdateStatus(ctx context.Context, disk *stowage.LocalDisk, opts metav1.UpdateOptions) (*stowage.LocalDisk, error)
+}
+
+// Slots remembers which slots may be in use: those below a number.
+type Slots interface {
+	// DiskSlots returns the number; 0 if it is not known.
+	DiskSlots() int
+	// PutDiskSlots replaces the number, and returns once that survives a restart.
+	PutDiskSlots(slots int) error
 }
 
 // Config is what a Lister needs.
@@ -64,6 +78,7 @@ type Config struct {
 	KubeletDir string
 	Devices    Devices
 	Disks      Disks
+	Slots      Slots
 	// Enabled reports whether disks are listed, by the configuration in force.
 	Enabled func() bool
 	// Health returns the health of a disk or a file system.
@@ -82,7 +97,7 @@ type Lister struct {
 
 	// Only Run uses these.
 	objects  map[int]*stowage.LocalDisk // by slot; nil if they have to be read
-	listed   time.Time
+	got      time.Time
 	contents map[disk.Identity]reading
 	seen     map[disk.Identity]time.Time // when a disk was last found, or first missed
 	// What was logged last: devices that are not listed, and how many disks have no slot.
@@ -120,6 +135,11 @@ func (l *Lister) request() {
 
 // Run lists the disks until ctx ends.
 func (l *Lister) Run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(rand.N(startDelay)):
+	}
 	wait := time.Duration(0) // after failures
 	for {
 		timer := time.NewTimer(passMax)
@@ -174,6 +194,9 @@ func (l *Lister) pass(ctx context.Context) error {
 		next[slot] = l.describe(ctx, listed[id], scanned, l.statusOf(slot), contents)
 	}
 	l.contents = contents
+	if err := l.remember(next); err != nil {
+		return err
+	}
 	for _, slot := range slices.Sorted(maps.Keys(next)) {
 		if err := l.write(ctx, slot, next[slot]); err != nil {
 			return err
@@ -182,22 +205,58 @@ func (l *Lister) pass(ctx context.Context) error {
 	return nil
 }
 
-// read reads the objects of the node, if that is due.
+// read reads the objects of the node by their names, if that is due. A list would cost the API
+// server a comparison with the objects of all nodes.
 func (l *Lister) read(ctx context.Context) error {
-	if l.objects != nil && time.Since(l.listed) < relist {
+	if l.objects != nil && time.Since(l.got) < reread {
 		return nil
 	}
-	list, err := l.Disks.List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + l.Node})
-	if err != nil {
-		return fmt.Errorf("list LocalDisks, whose kind is in manifests/crd: %w", err)
-	}
-	l.objects, l.listed = map[int]*stowage.LocalDisk{}, time.Now()
-	for i := range list.Items {
-		if slot, ok := list.Items[i].Slot(); ok && list.Items[i].Spec.NodeName == l.Node {
-			l.objects[slot] = &list.Items[i]
+	objects, absent, used := map[int]*stowage.LocalDisk{}, 0, l.Slots.DiskSlots()
+	for slot := range stowage.MaxLocalDisks {
+		if used > 0 && slot >= used || used <= 0 && absent == gap {
+			break
+		}
+		name, err := l.name(slot)
+		if err != nil {
+			return err
+		}
+		// What the API server has in memory suffices: each write is a compare-and-swap.
+		object, err := l.Disks.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
+		switch {
+		case err == nil:
+			objects[slot], absent = object, 0
+		case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+			absent++
+		default: // also if there is no such kind
+			return fmt.Errorf("get LocalDisk %s, whose kind is in manifests/crd: %w", name, err)
 		}
 	}
+	l.objects, l.got = objects, time.Now()
 	return nil
+}
+
+// remember stores which slots are in use, before objects are created in those of next.
+func (l *Lister) remember(next map[int]stowage.LocalDiskStatus) error {
+	used := 0
+	for slot := range l.objects {
+		used = max(used, slot+1)
+	}
+	for slot := range next {
+		used = max(used, slot+1)
+	}
+	if used == l.Slots.DiskSlots() {
+		return nil
+	}
+	return l.Slots.PutDiskSlots(used)
+}
+
+// name returns the name of the object of a slot.
+func (l *Lister) name(slot int) (string, error) {
+	name := stowage.LocalDiskName(l.Node, slot)
+	if name == "" {
+		return "", fmt.Errorf("name a LocalDisk: the name of node %s has more than 250 characters; turn off listDisks", l.Node)
+	}
+	return name, nil
 }
 
 // statuses returns what was last written, by slot.
@@ -301,9 +360,9 @@ func (l *Lister) create(ctx context.Context, slot int) error {
 	if err != nil {
 		return err
 	}
-	name := stowage.LocalDiskName(l.Node, slot)
-	if name == "" {
-		return fmt.Errorf("create a LocalDisk: the name of node %s has more than 250 characters; turn off listDisks", l.Node)
+	name, err := l.name(slot)
+	if err != nil {
+		return err
 	}
 	object, err := l.Disks.Create(ctx, &stowage.LocalDisk{
 		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{owner}},

@@ -37,6 +37,7 @@ type node struct {
 	enabled  bool
 	objects  map[string]stowage.LocalDisk
 	noKind   bool
+	slots    int // in the records
 	requests []string
 	reads    []string
 }
@@ -77,18 +78,40 @@ var resource = stowage.Resource("localdisks")
 func (n *node) request(format string, args ...any) error {
 	n.requests = append(n.requests, fmt.Sprintf(format, args...))
 	if n.noKind {
-		return apierrors.NewGenericServerResponse(404, "list", resource, "", "the server could not find the requested resource", 0, true)
+		return apierrors.NewGenericServerResponse(404, "get", resource, "", "the server could not find the requested resource", 0, true)
 	}
 	return nil
 }
 
-func (n *node) List(_ context.Context, opts metav1.ListOptions) (*stowage.LocalDiskList, error) {
+func (n *node) Get(_ context.Context, name string, _ metav1.GetOptions) (*stowage.LocalDisk, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err := n.request("list %s", opts.FieldSelector); err != nil {
+	if err := n.request("get %s", name); err != nil {
 		return nil, err
 	}
-	return &stowage.LocalDiskList{Items: slices.Collect(maps.Values(n.objects))}, nil
+	object, exists := n.objects[name]
+	if !exists {
+		return nil, apierrors.NewNotFound(resource, name)
+	}
+	return object.DeepCopy(), nil
+}
+
+func (n *node) DiskSlots() int { n.mu.Lock(); defer n.mu.Unlock(); return n.slots }
+
+func (n *node) PutDiskSlots(slots int) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.slots = slots
+	return nil
+}
+
+// gets are the requests that read the slots from 00 to last.
+func gets(last int) []string {
+	var all []string
+	for slot := range last + 1 {
+		all = append(all, fmt.Sprintf("get a.%02x", slot))
+	}
+	return all
 }
 
 func (n *node) Create(_ context.Context, d *stowage.LocalDisk, _ metav1.CreateOptions) (*stowage.LocalDisk, error) {
@@ -121,7 +144,7 @@ func (n *node) UpdateStatus(_ context.Context, d *stowage.LocalDisk, _ metav1.Up
 func (n *node) start(t *testing.T) (l *Lister, stop func()) {
 	t.Helper()
 	l = New(Config{
-		Node: "a", KubeletDir: "/var/lib/kubelet", Devices: n, Disks: n,
+		Node: "a", KubeletDir: "/var/lib/kubelet", Devices: n, Disks: n, Slots: n,
 		Health:  func(identity disk.Identity) disk.Health { n.mu.Lock(); defer n.mu.Unlock(); return n.health[identity] },
 		Enabled: func() bool { n.mu.Lock(); defer n.mu.Unlock(); return n.enabled },
 		Owner: func(context.Context) (metav1.OwnerReference, error) {
@@ -158,14 +181,36 @@ func TestLister(t *testing.T) {
 	const a, b = "wwn:a", "wwn:b"
 	two := step{
 		do:   func(n *node, _ *disk.Scanned) { n.attach("/dev/sda", a, "1"); n.attach("/dev/sdb", b, "1") },
-		want: []string{"list spec.nodeName=a", "create a.00", "update a.00 /dev/sda Eligible", "create a.01", "update a.01 /dev/sdb Eligible"},
+		want: append(gets(gap-1), "create a.00", "update a.00 /dev/sda Eligible", "create a.01", "update a.01 /dev/sdb Eligible"),
 	}
 	remove := func(n *node, _ *disk.Scanned) { n.set(func() { delete(n.devices, "/dev/sda") }) }
 	linked := func(_ *node, s *disk.Scanned) {
 		s.Facts = map[disk.Key]disk.Fact{{Class: "fast", Name: "x"}: {Key: disk.Key{Class: "fast", Name: "x"}, HostPath: "/mnt/x", Identity: a}}
 	}
 	tests := map[string][]step{
-		"a restart writes nothing": {two, {restart: true, want: []string{"list spec.nodeName=a"}}},
+		"a restart writes nothing": {two, {restart: true, want: gets(1)}},
+		"a restart after the records are lost": {two, {
+			do: func(n *node, _ *disk.Scanned) { n.set(func() { n.slots = 0 }) }, restart: true, want: gets(gap + 1),
+		}},
+		"a restart after all slots but a late one are deleted": {two, {
+			do: func(n *node, _ *disk.Scanned) {
+				n.set(func() {
+					d := n.objects["a.01"]
+					d.Name = "a.28"
+					n.objects, n.slots = map[string]stowage.LocalDisk{"a.28": d}, 0x29
+					delete(n.devices, "/dev/sda")
+				})
+			}, restart: true, want: gets(0x28),
+		}},
+		"an object that an administrator makes in a free slot": {two, {
+			do: func(n *node, _ *disk.Scanned) {
+				n.set(func() {
+					n.objects["a.02"] = stowage.LocalDisk{ObjectMeta: metav1.ObjectMeta{Name: "a.02"}, Spec: stowage.LocalDiskSpec{NodeName: "a"}}
+				})
+				n.attach("/dev/sdc", "wwn:c", "1")
+			},
+			want: append(append([]string{"create a.02"}, gets(2)...), "update a.02 /dev/sdc Eligible"),
+		}},
 		"names of devices that change with a restart": {two, {
 			do:   func(n *node, _ *disk.Scanned) { n.attach("/dev/sda", b, "2"); n.attach("/dev/sdb", a, "2") },
 			want: []string{"update a.00 /dev/sdb Eligible", "update a.01 /dev/sda Eligible"},
@@ -173,7 +218,7 @@ func TestLister(t *testing.T) {
 		"a disk that is gone for a moment": {two, {do: remove}, {do: func(n *node, _ *disk.Scanned) { n.attach("/dev/sda", a, "1") }, after: 5 * time.Minute}},
 		"a disk that is removed": {
 			two, {do: remove, after: 5 * time.Minute, want: []string{"update a.00 /dev/sda Missing"}},
-			{restart: true, after: 5 * time.Minute, want: []string{"list spec.nodeName=a"}},
+			{restart: true, after: 5 * time.Minute, want: gets(1)},
 			{do: func(n *node, _ *disk.Scanned) { n.attach("/dev/sdc", a, "1") }, want: []string{"update a.00 /dev/sdc Eligible"}},
 		},
 		"a disk that becomes an entry of a class, whose directory cannot be read later": {
@@ -191,7 +236,7 @@ func TestLister(t *testing.T) {
 				},
 				want: []string{"update a.00 /dev/sda Assigned"},
 			},
-			{restart: true, want: []string{"list spec.nodeName=a"}},
+			{restart: true, want: gets(1)},
 		},
 		"a file system that is made on a disk": {
 			two, {
@@ -204,24 +249,22 @@ func TestLister(t *testing.T) {
 		},
 		"an object that is deleted": {
 			two, {do: func(n *node, _ *disk.Scanned) { n.set(func() { delete(n.objects, "a.00") }) }},
-			{after: relist, want: []string{"list spec.nodeName=a", "create a.00", "update a.00 /dev/sda Eligible"}},
+			{after: reread, want: append(gets(1), "create a.00", "update a.00 /dev/sda Eligible")},
 		},
 		"an object that is deleted, and its disk changes": {two, {
-			do: func(n *node, s *disk.Scanned) { n.set(func() { delete(n.objects, "a.00") }); linked(n, s) },
-			want: []string{
-				"update a.00 /dev/sda Assigned", "list spec.nodeName=a", "create a.00", "update a.00 /dev/sda Assigned",
-			},
+			do:   func(n *node, s *disk.Scanned) { n.set(func() { delete(n.objects, "a.00") }); linked(n, s) },
+			want: append(append([]string{"update a.00 /dev/sda Assigned"}, gets(1)...), "create a.00", "update a.00 /dev/sda Assigned"),
 		}},
 		"no kind LocalDisk": {{
 			do:    func(n *node, _ *disk.Scanned) { n.attach("/dev/sda", a, "1"); n.set(func() { n.noKind = true }) },
-			after: 90 * time.Second, want: []string{"list spec.nodeName=a", "list spec.nodeName=a", "list spec.nodeName=a"},
+			after: 90 * time.Second, want: []string{"get a.00", "get a.00", "get a.00"},
 		}, {
 			do:    func(n *node, _ *disk.Scanned) { n.set(func() { n.noKind = false }) },
-			after: 2 * time.Minute, want: []string{"list spec.nodeName=a", "create a.00", "update a.00 /dev/sda Eligible"},
+			after: 2 * time.Minute, want: append(gets(gap-1), "create a.00", "update a.00 /dev/sda Eligible"),
 		}},
 		"not enabled": {
 			{do: func(n *node, _ *disk.Scanned) { n.attach("/dev/sda", a, "1"); n.set(func() { n.enabled = false }) }, after: time.Hour},
-			{do: func(n *node, _ *disk.Scanned) { n.set(func() { n.enabled = true }) }, want: []string{"list spec.nodeName=a", "create a.00", "update a.00 /dev/sda Eligible"}},
+			{do: func(n *node, _ *disk.Scanned) { n.set(func() { n.enabled = true }) }, want: append(gets(gap-1), "create a.00", "update a.00 /dev/sda Eligible")},
 		},
 	}
 	for name, steps := range tests {
@@ -237,7 +280,11 @@ func TestLister(t *testing.T) {
 					if s.do != nil {
 						s.do(n, &scanned)
 					}
-					for end := time.Now().Add(max(s.after, 2*scansEvery)); time.Now().Before(end); time.Sleep(scansEvery) { //nolint:forbidigo // in a synctest bubble
+					wait := max(s.after, 2*scansEvery)
+					if i == 0 || s.restart {
+						wait += startDelay
+					}
+					for end := time.Now().Add(wait); time.Now().Before(end); time.Sleep(scansEvery) { //nolint:forbidigo // in a synctest bubble
 						l.Scanned(scanned)
 					}
 					synctest.Wait()
@@ -256,7 +303,7 @@ func TestLongNodeName(t *testing.T) {
 	n := newNode()
 	n.attach("/dev/sda", "wwn:a", "1")
 	l := New(Config{
-		Node: strings.Repeat("a", 251), Devices: n, Disks: n, Enabled: func() bool { return true },
+		Node: strings.Repeat("a", 251), Devices: n, Disks: n, Slots: n, Enabled: func() bool { return true },
 		Owner: func(context.Context) (metav1.OwnerReference, error) { return metav1.OwnerReference{}, nil },
 	})
 	l.Scanned(disk.Scanned{})
@@ -273,7 +320,7 @@ func TestUnlisted(t *testing.T) {
 		n.attach(fmt.Sprintf("/dev/sd%d", i), disk.Identity(fmt.Sprintf("wwn:%d", i)), "1")
 	}
 	l := New(Config{
-		Node: "a", Devices: n, Disks: n, Enabled: func() bool { return n.enabled },
+		Node: "a", Devices: n, Disks: n, Slots: n, Enabled: func() bool { return n.enabled },
 		Owner: func(context.Context) (metav1.OwnerReference, error) { return metav1.OwnerReference{}, nil },
 	})
 	l.Scanned(disk.Scanned{})

@@ -144,7 +144,8 @@ func TestClaims(t *testing.T) {
 			if got, _ := line.Value("given-twice"); line.Iters != config.Pods || got != 0 {
 				t.Errorf("%d claims are bound, %v volumes given twice, want %d and none", line.Iters, got, config.Pods)
 			}
-			if writes, _ := line.Value("writes/claim"); writes < 4 {
+			// The API server counts a request after its answer, so that the last one may be missing.
+			if writes, _ := line.Value("writes/claim"); writes*float64(config.Pods) < float64(4*config.Pods-1) {
 				t.Errorf("%v writes a claim, want 4 at least", writes)
 			}
 			if _, measured := line.Value("controller-cpu-sec/claim"); measured != (share.Arm == InPlace || share.Arm == BindNow) {

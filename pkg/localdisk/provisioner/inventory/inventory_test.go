@@ -257,7 +257,7 @@ func TestLister(t *testing.T) {
 		}},
 		"no kind LocalDisk": {{
 			do:    func(n *node, _ *disk.Scanned) { n.attach("/dev/sda", a, "1"); n.set(func() { n.noKind = true }) },
-			after: 90 * time.Second, want: []string{"get a.00", "get a.00", "get a.00"},
+			after: time.Minute, want: []string{"get a.00", "get a.00", "get a.00"},
 		}, {
 			do:    func(n *node, _ *disk.Scanned) { n.set(func() { n.noKind = false }) },
 			after: 2 * time.Minute, want: append(gets(gap-1), "create a.00", "update a.00 /dev/sda Eligible"),

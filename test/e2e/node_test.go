@@ -109,7 +109,13 @@ func TestServices(t *testing.T) {
 	}
 
 	e.Do(nodes[0].Containerd().Restart(e.Context))
-	e.Do(nodes[0].Kubelet().Restart(e.Context))
+	// kubelet ends if containerd is not initialized yet; as a service of systemd it would be started again.
+	kubelet := nodes[0].Kubelet()
+	for err := kubelet.Restart(e.Context); err != nil; err = kubelet.Restart(e.Context) {
+		if e.Context.Err() != nil || kubelet.Running() {
+			t.Fatal(err)
+		}
+	}
 	if got := e.Exec("asks", "sh", "-c", "until nc -w 5 "+address+" 80; do sleep 0.1; done"); got != "hello\n" {
 		t.Errorf("after both were killed the service answers %q", got)
 	}

@@ -32,6 +32,7 @@ func TestWhyStorage(t *testing.T) {
 		"disk-in-use":      "disk node-a//mnt/local-disks/sdz",
 		"disk-unknown":     "disk node-a/sdy",
 		"local-assigned":   "disk/node-a.00",
+		"local-contested":  "disk node-a.03",
 		"local-degraded":   "disk node-b.02",
 		"local-eligible":   "localdisk node-a.01",
 		"local-in-use":     "ld/node-a.02",

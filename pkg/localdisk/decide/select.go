@@ -148,6 +148,18 @@ func (s *Selection) choose(d *disk.BlockDevice, selected *Selected) (class, held
 	return "", ""
 }
 
+// ContestedBy returns the problem of a disk that the rules of several classes select, from the facts that
+// include Selected.Contested; nil for another disk.
+func ContestedBy(d *disk.BlockDevice, facts map[disk.Key]disk.Fact) *disk.Problem {
+	name := SlotName(d.Identity)
+	for key, fact := range facts {
+		if key.Name == name && fact.Problem != nil && fact.Problem.Reason == disk.SeveralClasses {
+			return fact.Problem
+		}
+	}
+	return nil
+}
+
 func (s *Selection) rank(key disk.Key) int {
 	switch h, ok := s.Held[key]; {
 	case h.Claimed:

@@ -30,7 +30,8 @@ type env struct {
 	t           testing.TB
 	api         *api
 	disks       *disks
-	signs       *signs // nil: the health of disks is not watched
+	signs       *signs      // nil: the health of disks is not watched
+	localDisks  *localDisks // nil: disks are not listed
 	events      *recorder
 	reports     *reports
 	records     *diskrecord.Store
@@ -131,6 +132,9 @@ func (e *env) make() *Provisioner {
 	}
 	if e.signs != nil {
 		config.Health = e.signs
+	}
+	if e.localDisks != nil {
+		config.Disks = e.localDisks
 	}
 	provisioner, err := New(config)
 	if err != nil {

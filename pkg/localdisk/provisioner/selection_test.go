@@ -9,14 +9,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
@@ -142,12 +146,64 @@ func TestRulesChange(t *testing.T) {
 	}
 }
 
-// TestContestedDisk: of two classes that select a disk, neither has it, and both report it.
+// localDisks are the LocalDisks of the API server, by name.
+type localDisks struct {
+	mu  sync.Mutex
+	all map[string]*stowage.LocalDisk
+}
+
+func (l *localDisks) Get(_ context.Context, name string, _ metav1.GetOptions) (*stowage.LocalDisk, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if object := l.all[name]; object != nil {
+		return object.DeepCopy(), nil
+	}
+	return nil, apierrors.NewNotFound(stowage.Resource("localdisks"), name)
+}
+
+func (l *localDisks) Create(_ context.Context, object *stowage.LocalDisk, _ metav1.CreateOptions) (*stowage.LocalDisk, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all[object.Name] = object.DeepCopy()
+	return object, nil
+}
+
+func (l *localDisks) UpdateStatus(ctx context.Context, object *stowage.LocalDisk, _ metav1.UpdateOptions) (*stowage.LocalDisk, error) {
+	return l.Create(ctx, object, metav1.CreateOptions{})
+}
+
+// states returns the state, the class and the reason of each LocalDisk, by device.
+func (l *localDisks) states() map[string]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	states := map[string]string{}
+	for _, object := range l.all {
+		status := object.Status
+		states[status.Device] = strings.TrimSpace(fmt.Sprintf("%s %s%s: %s", status.State, status.Class, status.Reason, status.Message))
+	}
+	return states
+}
+
+// TestContestedDisk: of two classes that select a disk, neither has it, and both report it, as does
+// its LocalDisk, also if it holds data.
 func TestContestedDisk(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(e *env) {
+		e.localDisks = &localDisks{all: map[string]*stowage.LocalDisk{}}
+		e.config.ListDisks = true
 		e.byRule(map[string]provisioner.Devices{"fast": allNVMe(), "slow": allNVMe()})
-		e.disks.devices = []disk.BlockDevice{nvme(1)}
+		inUse := nvme(3)
+		inUse.Users = []disk.User{{What: "swap"}}
+		e.disks.devices = []disk.BlockDevice{nvme(1), nvme(2), inUse}
+		e.disks.format(nvme(2).Identity, disk.Superblock{Format: disk.Format{Type: "xfs", UUID: "u"}})
+		e.disks.write(nvme(2).Identity, "an xfs file system")
+		listed := func(when string, want map[string]string) {
+			t.Helper()
+			e.pass(time.Minute) // longer than the time between two passes of the lister
+			if diff := cmp.Diff(want, e.localDisks.states()); diff != "" {
+				t.Errorf("LocalDisks %s (-want +got):\n%s", when, diff)
+			}
+		}
 		e.start()
 		e.expectSelected("by both")
 		var reported []string
@@ -155,13 +211,19 @@ func TestContestedDisk(t *testing.T) {
 			reported = append(reported, fmt.Sprint(entry.Class, " ", entry.State, " ", entry.Reason))
 		}
 		slices.Sort(reported)
-		if diff := cmp.Diff([]string{"fast Skipped SeveralClasses", "slow Skipped SeveralClasses"}, reported); diff != "" {
+		if diff := cmp.Diff([]string{"fast Skipped SeveralClasses", "fast Skipped SeveralClasses", "slow Skipped SeveralClasses", "slow Skipped SeveralClasses"}, reported); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
+		const contested = "Ineligible SeveralClasses: %s is selected by the rules of the classes fast, slow, so none has it: change include or exclude of devices until one selects it"
+		used := "Ineligible InUse: /dev/nvme3n1 is used by a swap"
+		listed("selected by both", map[string]string{
+			"/dev/nvme1n1": fmt.Sprintf(contested, "/dev/nvme1n1"), "/dev/nvme2n1": fmt.Sprintf(contested, "/dev/nvme2n1"), "/dev/nvme3n1": used,
+		})
 		e.byRule(map[string]provisioner.Devices{"fast": allNVMe()})
-		e.expectSelected("by one", "fast /dev/nvme1n1")
+		e.expectSelected("by one", "fast /dev/nvme1n1", "fast /dev/nvme2n1")
 		e.phase(corev1.VolumeAvailable)
 		e.expect(slotOf(1), "Available")
+		listed("selected by one", map[string]string{"/dev/nvme1n1": "Assigned fast:", "/dev/nvme2n1": "Assigned fast:", "/dev/nvme3n1": used})
 	})
 }
 

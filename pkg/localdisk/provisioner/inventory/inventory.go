@@ -310,6 +310,9 @@ func (l *Lister) describe(ctx context.Context, devices []disk.BlockDevice, scann
 		return last // the directory with its entry cannot be read
 	}
 	problem := decide.Ineligible(devices, l.KubeletDir)
+	if problem == nil {
+		problem = decide.ContestedBy(&d, scanned.Facts)
+	}
 	if entry != nil || problem != nil {
 		status := decide.DiskStatus(devices, entry, problem, nil)
 		if entry != nil {

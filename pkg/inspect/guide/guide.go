@@ -82,7 +82,7 @@ var reasons = map[Section][]string{
 	Reasons: {
 		"BadRecord", "CannotAddFinalizer", "CannotAddLink", "CannotAskNodes", "CannotClean", "CannotCleanLater",
 		"CannotCreate", "CannotDeleteVolume", "CannotInspect", "CannotMarkClean", "CannotMarkDisk",
-		"CannotMarkRetained", "CannotMarkVanished", "CannotNone", "CannotProveBlank", "CannotReadSuperblock",
+		"CannotMarkRetained", "CannotMarkVanished", "CannotMoveVolume", "CannotNone", "CannotProveBlank", "CannotReadSuperblock",
 		"CannotRecordFilesystem", "CannotRemoveFinalizer", "CannotRemoveLink", "CannotRestoreRecord",
 		"CannotWriteRecord", "CleanFailed", "CleanInterrupted", "CleanerMissing", "CleaningJobRefused",
 		"CleaningJobWaiting", "DeviceReadOnly", "DiscoveryDirectory", "DiskErrors", "DriveFailing", "DriveWarning", "FilesystemChanged", "FilesystemError",

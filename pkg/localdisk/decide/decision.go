@@ -37,6 +37,8 @@ const (
 	// WriteRecord: write the record of a volume as Published, with the volume's phase, and
 	// update the identity that the volume names if the disk has another one now.
 	WriteRecord Action = "WriteRecord"
+	// MoveVolume: make the slot that of the volume Displaced, and write its record so.
+	MoveVolume Action = "MoveVolume"
 	// AddFinalizer: add the finalizer to a volume that lost it.
 	AddFinalizer Action = "AddFinalizer"
 	// MarkDisk: set the volume's mark to Decision.Mark.
@@ -85,6 +87,9 @@ type Decision struct {
 // Publish.
 func Decide(s *Slot, first int64) Decision {
 	var d Decision
+	if movable(s) {
+		return Decision{Do: MoveVolume, State: stowage.EntryPending}
+	}
 	if ForReclaim(s) {
 		d = Reclaim(s)
 	} else {
@@ -95,6 +100,16 @@ func Decide(s *Slot, first int64) Decision {
 		d.Problem = s.Degraded
 	}
 	return d
+}
+
+// movable reports whether the slot becomes that of the volume Displaced. Pods of the volume may use the
+// device. A volume without a link is used by the path that it was published with.
+func movable(s *Slot) bool {
+	v := s.Displaced
+	if v == nil || v.Link == "" || s.Volume != nil || s.Fact == nil || s.Fact.Kind != disk.Device || v.Matches(s.Fact.Identity) != disk.Same {
+		return false
+	}
+	return s.Fact.Problem == nil || s.Fact.Problem.Reason == disk.InUse
 }
 
 // WithLink adds a decision about the link to a decision about the slot. Removing the link

@@ -245,6 +245,37 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
+// TestMoveVolume: the volume of a class that got another folder gets the slot of its device there.
+func TestMoveVolume(t *testing.T) {
+	displaced := func(change ...func(*decide.Slot)) *decide.Slot {
+		s := foundDevice()
+		s.Volume, s.Displaced, s.DuplicatePV = nil, &disk.Volume{Name: "local-pv-1", Key: key, Link: "/dev/stowage/disks/fast/local-pv-1", Identity: "wwn:1", Phase: disk.PhaseBound}, "local-pv-1"
+		s.Record = &disk.Record{Identity: "wwn:1", State: disk.Published, Volume: "local-pv-1"}
+		return with(s, change...)
+	}
+	move, skip := outcome{Do: decide.MoveVolume, State: stowage.EntryPending}, outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.SameBytes}
+	for name, test := range map[string]struct {
+		slot *decide.Slot
+		want outcome
+	}{
+		"with a record":                            {displaced(), move},
+		"without a record":                         {displaced(func(s *decide.Slot) { s.Record = nil }), move},
+		"of a disk that the rules do not select":   {displaced(func(s *decide.Slot) { s.ByRule, s.Configured = true, false }), move},
+		"that a pod uses":                          {displaced(func(s *decide.Slot) { s.Fact.Problem = disk.Problemf(disk.InUse, "mounted") }), move},
+		"that is used by its own path":             {displaced(func(s *decide.Slot) { s.Displaced.Link = "" }), skip},
+		"of which there are others":                {displaced(func(s *decide.Slot) { s.Displaced = nil }), skip},
+		"of a device that has the same name now":   {displaced(func(s *decide.Slot) { s.Fact.Identity = "wwn:2" }), skip},
+		"of a device whose identity is not unique": {displaced(func(s *decide.Slot) { s.Fact.Problem = disk.Problemf(disk.SharedIdentity, "copies") }), outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.SharedIdentity}},
+		"of a file system":                         {displaced(func(s *decide.Slot) { s.Fact.Kind = disk.Mount }), skip},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, outcomeOf(decide.Decide(test.slot, first))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestPublished(t *testing.T) {
 	gone := func(s *decide.Slot) { s.Fact, s.MissedScans = nil, decide.AbsentAfter }
 	replaced := func(s *decide.Slot) { s.Fact.Identity, s.Record = "fs:u2:/", nil }

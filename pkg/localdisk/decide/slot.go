@@ -84,6 +84,9 @@ type Slot struct {
 	// DuplicatePV names a volume of another slot that offers the same disk; UnmanagedPV names one of
 	// the path that is not the provisioner's.
 	DuplicatePV, UnmanagedPV string
+	// Displaced is the only volume of the class that offers the same disk, if its slot is not in the
+	// folder of the class: the class had another folder. Nil for none.
+	Displaced *disk.Volume
 
 	// Link is the device node that the volume's link (disk.Volume.Link) points to; empty if
 	// there is no link.

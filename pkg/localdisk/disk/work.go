@@ -31,6 +31,9 @@ type Known struct {
 	// Volume is the provisioner's volume of the slot, if there is one: its own uses of the disk
 	// do not count as a conflict.
 	Volume string
+	// Displaced reports whether HostPath is not in the folder of the class: the class had another one
+	// when the volume was published.
+	Displaced bool
 }
 
 // Scan is a request to find what is in the folders.

@@ -24,6 +24,8 @@ type disks struct {
 	data  map[disk.Identity]string
 	users map[disk.Identity][]disk.User
 	links map[string]string // targets, by path
+	// unlinked are the links that were removed.
+	unlinked []string
 	// devices are what rules select; noDevices is why they cannot be listed. A link to one becomes
 	// a fact.
 	devices   []disk.BlockDevice
@@ -133,13 +135,22 @@ func (d *disks) reach(identity disk.Identity) error {
 	return err
 }
 
-func (d *disks) Scan(context.Context, disk.Scan) disk.Scanned {
+// Scan returns the facts of the folders. One of a disk that was published at another path has a problem.
+func (d *disks) Scan(_ context.Context, s disk.Scan) disk.Scanned {
 	time.Sleep(d.slow) //nolint:forbidigo // the bubble's time
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.looks++
 	scanned := disk.Scanned{Facts: map[disk.Key]disk.Fact{}, Trouble: maps.Clone(d.trouble)}
 	for _, f := range d.facts {
+		if !slices.ContainsFunc(s.Folders, func(folder disk.Folder) bool { return folder.HostPath == path.Dir(f.HostPath) }) {
+			continue
+		}
+		for _, k := range s.Known {
+			if f.Problem == nil && k.Volume != "" && k.Identity == f.Identity && k.Key != f.Key && !(k.Displaced && k.Key.Class == f.Class) {
+				f.Problem = disk.Problemf(disk.SameBytes, "%s is the disk of volume %s", f.HostPath, k.Volume)
+			}
+		}
 		scanned.Facts[f.Key] = f
 	}
 	return scanned
@@ -341,6 +352,9 @@ func (d *disks) AddLink(link string, f disk.Fact) error {
 func (d *disks) RemoveLink(link string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.links[link] != "" {
+		d.unlinked = append(d.unlinked, link)
+	}
 	delete(d.links, link)
 	return nil
 }

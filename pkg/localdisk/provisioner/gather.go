@@ -9,6 +9,7 @@ import (
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/scan"
 )
 
@@ -35,8 +36,14 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	state, present, read := p.paths.snapshot(path, key.Class)
 	g.Key, g.Path, g.DirectoryRead, g.Since, g.present = key, path, configured && read, state.observed.Since, present
 	g.Fact, g.MissedScans, g.Persistent = state.observed.Fact, state.observed.Missed, state.observed.Fault.Failing
-	var volumes []disk.Volume
-	if volumes, g.DuplicatePV = p.volumes.at(conf, path, g.Fact); len(volumes) > 0 {
+	volumes, elsewhere := p.volumes.at(conf, path, g.Fact)
+	if len(elsewhere) > 0 {
+		g.DuplicatePV = elsewhere[0].Name
+	}
+	if len(elsewhere) == 1 && elsewhere[0].Key.Class == key.Class && !localpv.Configured(&elsewhere[0], conf.directories) {
+		g.Displaced = &elsewhere[0]
+	}
+	if len(volumes) > 0 {
 		g.Volume, g.others = &volumes[0], volumes[1:]
 		g.Link = p.linkOf(g.Volume)
 	}

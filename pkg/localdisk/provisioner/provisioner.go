@@ -170,8 +170,13 @@ func (p *Provisioner) addHandlers() error {
 		return fmt.Errorf("watch volumes: %w", err)
 	}
 	if _, err := p.volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { p.volumeChanged(o) },
-		UpdateFunc: func(_, o any) { p.volumeChanged(o) },
+		AddFunc: func(o any) { p.volumeChanged(o) },
+		UpdateFunc: func(before, o any) {
+			if at := pathOf(before); at != pathOf(o) {
+				p.queue.Add(at)
+			}
+			p.volumeChanged(o)
+		},
 		DeleteFunc: func(o any) { p.volumeGone(o) },
 	}); err != nil {
 		return fmt.Errorf("watch volumes: %w", err)

@@ -88,10 +88,10 @@ func (c *pvCache) read(conf *settings, object any) (disk.Volume, bool) {
 	return v, problem == nil
 }
 
-// at returns the node's volumes of a path, and the name of a volume of another path that offers
-// the disk at the path; empty if there is none. Decisions are about the first volume: one that is
-// not being deleted is before one that is, then the latest is first.
-func (c *pvCache) at(conf *settings, hostPath string, fact *disk.Fact) (found []disk.Volume, elsewhere string) {
+// at returns the node's volumes of a path, and those of other paths that offer the disk at the
+// path. Decisions are about the first volume: one that is not being deleted is before one that is,
+// then the latest is first.
+func (c *pvCache) at(conf *settings, hostPath string, fact *disk.Fact) (found, elsewhere []disk.Volume) {
 	for _, pv := range c.objectsAt(hostPath) {
 		if v, ok := c.read(conf, pv); ok {
 			found = append(found, v)
@@ -107,18 +107,18 @@ func (c *pvCache) at(conf *settings, hostPath string, fact *disk.Fact) (found []
 		return cmp.Or(cmp.Compare(y.Generation, x.Generation), cmp.Compare(x.Name, y.Name))
 	})
 	if fact == nil || fact.Identity == "" {
-		return found, ""
+		return found, nil
 	}
 	objects, err := c.GetIndexer().ByIndex(byIdentity, string(fact.Identity))
 	if err != nil {
-		return found, ""
+		return found, nil
 	}
 	for _, object := range objects {
 		if v, ok := c.read(conf, object); ok && v.HostPath != hostPath {
-			return found, v.Name
+			elsewhere = append(elsewhere, v)
 		}
 	}
-	return found, ""
+	return found, elsewhere
 }
 
 // objectsAt returns the volumes of a path as they are.

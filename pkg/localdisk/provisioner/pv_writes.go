@@ -37,6 +37,8 @@ func (p *Provisioner) act(ctx context.Context, g *gathered, d decide.Decision) e
 	switch d.Do {
 	case decide.WriteRecord:
 		return p.writeRecord(ctx, g)
+	case decide.MoveVolume:
+		return p.moveVolume(ctx, g)
 	case decide.AddFinalizer:
 		return p.addFinalizer(ctx, g)
 	case decide.MarkDisk:
@@ -186,6 +188,29 @@ func (p *Provisioner) RootOf(ctx context.Context, g *decide.Slot) (json.RawMessa
 		return nil, fmt.Errorf("read the root of %s: %w", g.Path, err)
 	}
 	return root, nil
+}
+
+// moveVolume makes the slot that of a volume whose slot was in the folder that its class had.
+func (p *Provisioner) moveVolume(ctx context.Context, g *gathered) error {
+	v := g.Displaced
+	if p.cleans.Busy(ctx, v.HostPath) {
+		return decide.ErrStale
+	}
+	if r := g.Record; r != nil && r.Volume == v.Name {
+		record := *r
+		record.Key, record.HostPath = g.Key, g.Path
+		if err := p.Records.Put(record); err != nil {
+			return err
+		}
+	}
+	if err := p.updatePV(ctx, v, func(volume *corev1.PersistentVolume) {
+		volume.Annotations[wellknown.DiskPathAnnotation] = g.Path
+	}); err != nil {
+		return err
+	}
+	p.scanner.Request() // finds out whether the volume's own pods use the device
+	klog.FromContext(ctx).V(2).Info("Moved a volume to the folder that its class has now", logkeys.Volume, klog.KRef("", v.Name), "from", v.HostPath, "to", g.Path)
+	return nil
 }
 
 // addFinalizer restores the finalizer of a volume.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/scan"
 	"stowage.dev/stowage/pkg/metrics"
 )
@@ -39,7 +40,7 @@ func (p *Provisioner) Known() []disk.Known {
 	}
 	for _, object := range p.volumes.GetStore().List() {
 		if v, ok := p.volumes.read(conf, object); ok {
-			k := disk.Known{Key: v.Key, HostPath: v.HostPath, Identity: v.Identity, Volume: v.Name}
+			k := disk.Known{Key: v.Key, HostPath: v.HostPath, Identity: v.Identity, Volume: v.Name, Displaced: !localpv.Configured(&v, conf.directories)}
 			if record, ok, err := p.Records.Get(v.Identity); err == nil && ok {
 				k.Kind = record.Kind
 			}

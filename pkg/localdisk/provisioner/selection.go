@@ -109,21 +109,26 @@ func bytesOf(size *resource.Quantity) int64 {
 	return size.Value()
 }
 
-// held returns the slots of classes that have a volume or a record.
+// held returns the slots of classes that have a volume or a record. If that was of a folder that the
+// class had before it had rules, the slot is that of its disk now.
 func (p *Provisioner) held(conf *settings, classes map[string]decide.DeviceRules) map[disk.Key]decide.Held {
 	held := map[disk.Key]decide.Held{}
-	add := func(key disk.Key, at string, more decide.Held) {
-		if _, byRule := classes[key.Class]; byRule && path.Dir(at) == conf.directories[key.Class] {
-			h := held[key]
-			held[key] = decide.Held{Dirty: h.Dirty || more.Dirty, Volume: h.Volume || more.Volume, Claimed: h.Claimed || more.Claimed}
+	add := func(key disk.Key, at string, id disk.Identity, more decide.Held) {
+		if _, byRule := classes[key.Class]; !byRule {
+			return
 		}
+		if path.Dir(at) != conf.directories[key.Class] {
+			key.Name = decide.SlotName(id)
+		}
+		h := held[key]
+		held[key] = decide.Held{Dirty: h.Dirty || more.Dirty, Volume: h.Volume || more.Volume, Claimed: h.Claimed || more.Claimed}
 	}
 	for _, record := range p.Records.All() {
-		add(record.Key, record.HostPath, decide.Held{Dirty: record.State.Dirty()})
+		add(record.Key, record.HostPath, record.Identity, decide.Held{Dirty: record.State.Dirty()})
 	}
 	for _, object := range p.volumes.GetStore().List() {
 		if v, ok := p.volumes.read(conf, object); ok {
-			add(v.Key, v.HostPath, decide.Held{Volume: true, Claimed: v.Claimed})
+			add(v.Key, v.HostPath, v.Identity, decide.Held{Volume: true, Claimed: v.Claimed})
 		}
 	}
 	return held

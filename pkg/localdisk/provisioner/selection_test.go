@@ -227,6 +227,110 @@ func TestContestedDisk(t *testing.T) {
 	})
 }
 
+// TestClassGetsRules: a class that had a folder gets rules. Its volumes keep their links and their
+// disks, also one that pods use, if the disk is still the volume's. A free one is withdrawn if the rules do
+// not select its disk. When the claim is gone, the class cleans the disk.
+func TestClassGetsRules(t *testing.T) {
+	t.Parallel()
+	serial := func(i int) provisioner.Devices {
+		return provisioner.Devices{Include: []provisioner.DeviceRule{{Serial: nvme(i).Serial}}}
+	}
+	atFolder := map[string]string{"Bound": folder + "/a", "Available": folder + "/b"}
+	atRules := map[string]string{"Bound": "/dev/stowage/devices/fast/" + slotOf(1), "Available": "/dev/stowage/devices/fast/" + slotOf(2)}
+	for name, test := range map[string]struct {
+		rules provisioner.Devices
+		want  map[string]string // paths of volumes, by phase
+	}{
+		"that select the disks of both": {allNVMe(), atRules},
+		"that select neither":           {serial(9), map[string]string{"Bound": atRules["Bound"]}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(e *env) {
+				mounted := nvme(1)
+				mounted.Users = []disk.User{{What: "mount", Where: "/var/lib/kubelet/x"}}
+				e.disks.devices = []disk.BlockDevice{mounted, nvme(2)}
+				for i, name := range []string{"a", "b"} {
+					f := device(name)
+					f.Identity, f.Device, f.Place, f.Bytes = nvme(i+1).Identity, nvme(i+1).Path, "dev:"+nvme(i+1).Number, nvme(i+1).Bytes
+					e.disks.put(f)
+				}
+				e.start()
+				for _, pv := range e.api.volumes() {
+					pv.Status.Phase = corev1.VolumeAvailable
+					if localpv.PathOf(&pv) == atFolder["Bound"] {
+						pv.Status.Phase = corev1.VolumeBound
+						pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "default", Name: "data", UID: "claim"}
+					}
+					if _, err := e.api.CoreV1().PersistentVolumes().Update(context.Background(), &pv, metav1.UpdateOptions{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				e.pass(10 * time.Second)
+				e.disks.format(nvme(1).Identity, formatted)
+				e.disks.write(nvme(1).Identity, "data of the claim")
+				e.look()
+				var link string
+				expect := func(when string, want map[string]string) {
+					t.Helper()
+					paths := map[string]string{}
+					for _, pv := range e.api.volumes() {
+						paths[string(pv.Status.Phase)] = localpv.PathOf(&pv)
+						if pv.Status.Phase == corev1.VolumeBound {
+							link = pv.Spec.Local.Path
+						}
+					}
+					if diff := cmp.Diff(want, paths); diff != "" {
+						t.Errorf("volumes %s (-want +got):\n%s", when, diff)
+					}
+					if target := e.disks.linked()[link]; target != nvme(1).Path {
+						t.Errorf("%s the link of the claim's volume leads to %q", when, target)
+					}
+				}
+				expect("of the folder", atFolder)
+				e.byRule(map[string]provisioner.Devices{"fast": test.rules})
+				expect("of the rules", test.want)
+				if slices.Contains(e.disks.unlinked, link) {
+					t.Error("the link of the claim's volume was removed")
+				}
+				e.expect("a", "not reported")
+				record, _, err := e.records.Get(nvme(1).Identity)
+				if err != nil || record.HostPath != atRules["Bound"] || record.Key.Name != slotOf(1) {
+					t.Errorf("the record is %+v (%v)", record, err)
+				}
+
+				e.config = e.provisioner.configuration()
+				e.start()
+				expect("after a restart", test.want)
+				e.disks.format(nvme(1).Identity, disk.Superblock{})
+				e.pass(fencePeriod)
+				if target, linked := e.disks.linked()[link]; linked {
+					t.Errorf("the link leads to %s, without the file system", target)
+				}
+				e.disks.format(nvme(1).Identity, formatted)
+				e.pass(fencePeriod)
+				expect("with the file system again", test.want)
+				e.disks.cleaned()
+				e.disks.mu.Lock()
+				e.disks.devices[0].Users = nil
+				e.disks.mu.Unlock()
+				for _, pv := range e.api.volumes() {
+					if pv.Status.Phase == corev1.VolumeBound {
+						pv.Status.Phase = corev1.VolumeReleased
+						if _, err := e.api.CoreV1().PersistentVolumes().Update(context.Background(), &pv, metav1.UpdateOptions{}); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				e.pass(time.Minute)
+				if diff := cmp.Diff([]string{slotOf(1)}, e.disks.cleaned()); diff != "" {
+					t.Errorf("cleans (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
 // TestUnknownDevices: while devices cannot be listed, nothing is published or withdrawn, and the
 // provisioner is not ready.
 func TestUnknownDevices(t *testing.T) {

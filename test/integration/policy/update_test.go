@@ -66,6 +66,16 @@ func TestUpdate(t *testing.T) {
 		"marks its disk as failing":            {patch: annotate(wellknown.DiskAnnotation, `"Failing"`)},
 		"removes the mark of a missing disk":   {before: annotate(wellknown.DiskAnnotation, `"Missing"`), patch: annotate(wellknown.DiskAnnotation, `null`)},
 		"marks its disk with an unknown state": {patch: annotate(wellknown.DiskAnnotation, `"Fine"`), want: volumes(annotations)},
+		"moves a device to another slot": {
+			before: annotate(wellknown.DiskPathAnnotation, `"/mnt/disks/a"`), patch: annotate(wellknown.DiskPathAnnotation, `"/dev/stowage/devices/disks/a"`),
+		},
+		"moves a device to no path": {
+			before: annotate(wellknown.DiskPathAnnotation, `"/mnt/disks/a"`), patch: annotate(wellknown.DiskPathAnnotation, `"a"`), want: volumes(annotations),
+		},
+		"forgets the slot of a device": {
+			before: annotate(wellknown.DiskPathAnnotation, `"/mnt/disks/a"`), patch: annotate(wellknown.DiskPathAnnotation, `null`), want: volumes(annotations),
+		},
+		"gives a file system the slot of a device": {patch: annotate(wellknown.DiskPathAnnotation, `"/mnt/disks/a"`), want: volumes(annotations)},
 		"accepts a disk as the same itself": {
 			patch: annotate(wellknown.SameDiskAnnotation, `"fs:2:/"`), want: volumes(annotations),
 		},

@@ -176,3 +176,56 @@ func TestFolderToRules(t *testing.T) {
 	n.WaitNone(n.Files, "a")
 	n.WaitPhase(rules, slotOfNVMe(0), corev1.VolumeAvailable)
 }
+
+// TestClassGetsRules: a class that had a folder gets rules that select the disks of its volumes, one of
+// which is mounted. They keep their disks, and the link of the first is never removed.
+func TestClassGetsRules(t *testing.T) {
+	n := newNode(t)
+	devices := []string{n.Attach(n.Image("nvme0", "64M")), n.Attach(n.Image("nvme1", "64M"))}
+	n.Args = append(n.Args, "--host-sys="+nvmeTree(t, devices))
+	n.Link(devices[0], n.PathOf(n.Files, "a"))
+	n.Link(devices[1], n.PathOf(n.Files, "b"))
+	n.Start()
+	free := n.WaitPhase(n.Files, "b", corev1.VolumeAvailable)
+	volume := n.Claim(n.Files, "a")
+	waitLink(n, volume, stowage.LinkPresent)
+	link := volume.Spec.Local.Path
+	n.Command("mkfs.ext4", "-q", "-F", link)
+	point := n.Path("kubelet/plugins/kubernetes.io/local-volume/mounts", volume.Name)
+	n.Command("mkdir", "-p", point)
+	n.Command("mount", link, point)
+	t.Cleanup(func() { _ = unix.Unmount(point, 0) })
+	before, err := os.Lstat(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	n.Select(n.Files, map[string]any{"include": []any{map[string]any{"transport": "nvme"}}})
+	for i, want := range []*corev1.PersistentVolume{volume, free} {
+		now := n.WaitVolume(n.Files, slotOfNVMe(i), "the volume of disk "+devices[i], func(pv *corev1.PersistentVolume) bool { return pv != nil })
+		if now.UID != want.UID || now.DeletionTimestamp != nil {
+			t.Errorf("%s has volume %s, want %s", devices[i], now.Name, want.Name)
+		}
+	}
+	n.WaitEntry(n.Files, slotOfNVMe(0), stowage.EntryBound, "")
+	n.WaitEntry(n.Files, slotOfNVMe(1), stowage.EntryAvailable, "")
+	if after, err := os.Lstat(link); err != nil || !os.SameFile(before, after) {
+		t.Errorf("the link was removed or replaced (%v)", err)
+	}
+
+	t.Log("The provisioner restarts, which removes links until the devices are proven")
+	n.Stop()
+	n.Start()
+	n.Env.Wait("the link of the volume", func() bool {
+		target, err := os.Readlink(link)
+		return err == nil && target == devices[0]
+	})
+
+	t.Log("The claim is deleted")
+	n.Unmount(point)
+	if err := os.Remove(point); err != nil {
+		t.Fatal(err)
+	}
+	n.Release(volume)
+	n.WaitRepublished(n.Files, slotOfNVMe(0), volume)
+}

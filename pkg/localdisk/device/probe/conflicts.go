@@ -127,6 +127,7 @@ func publishedElsewhere(f disk.Fact, known []disk.Known) *disk.Problem {
 	for _, k := range known {
 		switch {
 		case k.Volume == "" || k.Key == f.Key || k.Identity == "" || f.Identity == "":
+		case k.Displaced && k.Key.Class == f.Class && k.Identity == f.Identity: // the slot becomes the volume's
 		case k.Identity == f.Identity:
 			return disk.Problemf(disk.SameBytes, "%s is the disk of volume %s, which was published at %s: attach or mount the disk there again, or delete the volume", f.HostPath, k.Volume, k.HostPath)
 		case k.Identity.PartOf(f.Identity) || f.Identity.PartOf(k.Identity):

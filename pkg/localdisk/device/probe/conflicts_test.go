@@ -36,6 +36,13 @@ func recordOf(text string) disk.Known {
 	return k
 }
 
+// displaced is a volume whose path is not in the folder of its class.
+func displaced(text string) disk.Known {
+	k := volumeOf(text)
+	k.Displaced = true
+	return k
+}
+
 func TestResolveConflicts(t *testing.T) {
 	tests := map[string]struct {
 		facts []disk.Fact
@@ -95,6 +102,11 @@ func TestResolveConflicts(t *testing.T) {
 			facts: []disk.Fact{at("a/2 dev:8:0 wwn:0")},
 			known: []disk.Known{volumeOf("b/1 . wwn:0")},
 			want:  map[string]disk.Reason{"a/2": disk.SameBytes},
+		},
+		"its class has another folder now, or another class has it, and the disk is part of a volume of the former folder": {
+			facts: []disk.Fact{at("b/2 dev:8:0 wwn:0"), at("c/1 dev:8:16 wwn:1"), at("b/3 dev:8:32 wwn:2")},
+			known: []disk.Known{displaced("b/1 . wwn:0"), displaced("b/4 . wwn:1"), displaced("b/5 . part:wwn:2:uuid:1:2")},
+			want:  map[string]disk.Reason{"b/2": "", "c/1": disk.SameBytes, "b/3": disk.InUse},
 		},
 		"a part of it is a volume, whose own slot does not answer": {
 			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0"), at("a/2 dev:7:0 weak:boot:9"), at("a/3 fs:8:1:/ fs:u:/"), at("a/4 dev:8:16 wwn:01")},

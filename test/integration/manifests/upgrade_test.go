@@ -32,31 +32,32 @@ func TestUpgradeByServerSideApply(t *testing.T) {
 	}
 	s := newSite(t)
 	folder := t.TempDir()
-	previous := filepath.Join(folder, "manifests/charts/stowage")
-	if err := cluster.EarlierManifests(t.Context(), folder); errors.Is(err, cluster.ErrNoCommit) {
-		previous = chart
-	} else if err != nil {
-		t.Fatal(err)
+	previous, settings := filepath.Join(folder, "manifests/charts/stowage"), "scheduler.image.tag="+schedulerTag(minor())
+	gone := []string{ // the earlier chart had the scheduler in kube-system
+		"kube-system/ConfigMap stowage-scheduler-config", "kube-system/Deployment stowage-scheduler", "kube-system/PodDisruptionBudget stowage-scheduler",
+		"kube-system/Role stowage-scheduler-leader-election", "kube-system/RoleBinding stowage-scheduler-leader-election", "kube-system/ServiceAccount stowage-scheduler",
 	}
-	s.helm("install", release, previous, "--create-namespace", "--server-side=true", "--set", "scheduler.image.tag="+schedulerTag(minor()))
+	switch err := cluster.EarlierManifests(t.Context(), folder); {
+	case errors.Is(err, cluster.ErrNoCommit):
+		previous, gone = chart, nil
+	case err != nil:
+		t.Fatal(err)
+	case minor() != newestMinor(t): // that chart has no scheduler for this minor
+		settings, gone = "scheduler.enabled=false", nil
+	}
+	s.helm("install", release, previous, "--create-namespace", "--server-side=true", "--set", settings)
 	before := s.objects()
 	var defaults map[string]string
 	for _, step := range []struct {
 		set  string
 		gone []string
 	}{
-		{"crds.keep=true", []string{ // the earlier chart had the scheduler in kube-system
-			"kube-system/ConfigMap stowage-scheduler-config", "kube-system/Deployment stowage-scheduler", "kube-system/PodDisruptionBudget stowage-scheduler",
-			"kube-system/Role stowage-scheduler-leader-election", "kube-system/RoleBinding stowage-scheduler-leader-election", "kube-system/ServiceAccount stowage-scheduler",
-		}},
+		{"crds.keep=true", gone},
 		{everything, nil},
 		{everything + ",scheduler.replicaCount=3", nil},
 	} {
 		s.helm("upgrade", release, chart, "--reset-values", "--server-side=true", "--set", step.set)
 		after := s.objects()
-		if previous == chart {
-			step.gone = nil
-		}
 		if diff := cmp.Diff(step.gone, changed(before, after)); diff != "" {
 			t.Errorf("%s: objects deleted or recreated (-want +got):\n%s", step.set, diff)
 		}

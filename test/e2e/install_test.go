@@ -59,9 +59,9 @@ func TestHelm(t *testing.T) {
 	before = s.look("early", "late")
 	s.released(helm("uninstall", "stowage", "--timeout", "20m"))
 	s.same(before, s.look("early", "late"))
-	s.left("CustomResourceDefinition localdiskreports.stowage.dev", "CustomResourceDefinition localdisks.stowage.dev", "Lease stowage-controller", "Lease stowage-scheduler",
+	s.left("CustomResourceDefinition localdiskreports.stowage.dev", "CustomResourceDefinition localdisks.stowage.dev", "CustomResourceDefinition localdisktombstones.stowage.dev", "Lease stowage-controller", "Lease stowage-scheduler",
 		"LocalDiskReport one", "Namespace stowage-system")
-	s.kubectl("delete", "crd", "localdiskreports.stowage.dev", "localdisks.stowage.dev")
+	s.kubectl("delete", "crd", "localdiskreports.stowage.dev", "localdisks.stowage.dev", "localdisktombstones.stowage.dev")
 	s.kubectl("delete", "namespace", "stowage-system")
 	s.left()
 	s.removeAll("early", "late")

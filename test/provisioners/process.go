@@ -46,7 +46,7 @@ const (
 
 // manifests are those that an administrator applies, except the provisioner's DaemonSet.
 var manifests = []string{
-	"crd/stowage.dev_localdiskreports.yaml", "crd/stowage.dev_localdisks.yaml",
+	"crd/stowage.dev_localdiskreports.yaml", "crd/stowage.dev_localdisks.yaml", "crd/stowage.dev_localdisktombstones.yaml",
 	"provisioner/namespace.yaml", "provisioner/rbac.yaml", "provisioner/startup-taint/rbac.yaml", "provisioner/nodes.yaml",
 	"provisioner/policy-volumes.yaml", "provisioner/policy-placement.yaml", "provisioner/policy-reports.yaml", "provisioner/policy-nodes.yaml",
 	"provisioner/policy-heartbeats.yaml", "provisioner/policy-disks.yaml",

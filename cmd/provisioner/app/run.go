@@ -95,6 +95,9 @@ func (o *options) serve(ctx context.Context, config localprovisioner.Config) err
 	if config.Reports, err = diskreports.NewClient(connection); err != nil {
 		return err
 	}
+	if config.Tombstones, err = diskreports.NewTombstoneClient(connection); err != nil {
+		return err
+	}
 	slow := rest.CopyConfig(connection)
 	slow.QPS, slow.Burst = disksQPS, disksBurst
 	if config.Disks, err = diskreports.NewDiskClient(slow); err != nil {

@@ -46,8 +46,8 @@ const (
 	// Step that the pod runs: `validation`, `creation`, `deletion`, `staging` or `unstaging`.
 	// On: PaV helper pod. By: controller.
 	PavStepLabel = "stowage.dev/pav-step"
-	// `true`: the report has [tombstones](controller.md#tombstones).
-	// On: LocalDiskReport. By: controller.
+	// `true`: the report has [tombstones](controller.md#tombstones) of an earlier version.
+	// On: LocalDiskReport. By: none any more; the controller removes it.
 	TombstonesLabel = "stowage.dev/tombstones"
 )
 

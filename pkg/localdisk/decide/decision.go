@@ -18,7 +18,7 @@ type Action string
 const (
 	// None: nothing to do until something changes.
 	None Action = "None"
-	// AskNodes: find out whether a report has a tombstone of the disk, for RestoreRecord; if the
+	// AskNodes: find out whether there is a tombstone of the disk, for RestoreRecord; if the
 	// disk has a record already, find out ForeignPV too.
 	AskNodes Action = "AskNodes"
 	// RestoreRecord: write the record that follows from a tombstone. The provisioner decides it

@@ -113,9 +113,9 @@ type Slot struct {
 
 // Answers are what the questions of earlier decisions found out about the disk.
 type Answers struct {
-	// NodesAsked reports whether the disk was searched for in the reports of all nodes: for a
-	// tombstone of its volume, from which its record is then written, and, if this node had
-	// the disk before, for a volume of another node that has it, which ForeignPV names.
+	// NodesAsked reports whether what all nodes had was searched: for a tombstone of the disk's
+	// volume, from which its record is then written, and, if this node had the disk before, for
+	// a volume of another node that has it, which ForeignPV names.
 	NodesAsked bool
 	ForeignPV  string
 	// Content is whether there is data, if the disk was inspected; Found is what was found.

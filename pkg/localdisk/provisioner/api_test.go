@@ -176,6 +176,33 @@ type reports struct {
 	refused error
 	// unlisted makes lists by label fail.
 	unlisted bool
+	// listed, if set, is called after a list by label.
+	listed func()
+}
+
+// tombstones is a fake client for LocalDiskTombstones.
+type tombstones struct {
+	mu       sync.Mutex
+	known    []stowage.LocalDiskTombstone
+	unlisted bool
+}
+
+func (l *tombstones) List(context.Context, metav1.ListOptions) (*stowage.LocalDiskTombstoneList, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unlisted {
+		return nil, apierrors.NewInternalError(errors.New("no lists today"))
+	}
+	return (&stowage.LocalDiskTombstoneList{Items: l.known}).DeepCopy(), nil
+}
+
+func (l *tombstones) add(node string, tombstone stowage.Tombstone) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known = append(l.known, stowage.LocalDiskTombstone{
+		ObjectMeta: metav1.ObjectMeta{Name: stowage.TombstoneName(node, tombstone.Identity)},
+		Spec:       stowage.LocalDiskTombstoneSpec{NodeName: node, Tombstone: tombstone},
+	})
 }
 
 // refuse makes writes fail with err; nil: they succeed again.
@@ -245,6 +272,9 @@ func (r *reports) List(_ context.Context, o metav1.ListOptions) (*stowage.LocalD
 	list := &stowage.LocalDiskReportList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(r.version)}}
 	for _, report := range r.known {
 		list.Items = append(list.Items, *report.DeepCopy())
+	}
+	if r.listed != nil && o.LabelSelector != "" {
+		r.listed()
 	}
 	return list, nil
 }

@@ -12,11 +12,13 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/clean"
@@ -44,6 +46,11 @@ type Reports interface {
 	clean.Reports
 }
 
+// Tombstones lists LocalDiskTombstones; see diskreports.NewTombstoneClient.
+type Tombstones interface {
+	List(ctx context.Context, options metav1.ListOptions) (*stowage.LocalDiskTombstoneList, error)
+}
+
 // Fence keeps kubelet from devices whose content is not proven; see package fence.
 type Fence interface {
 	// ReadSuperblock reads which file system is on a device.
@@ -65,8 +72,10 @@ type Config struct {
 	Machine string
 	// Client has the rights of manifests/provisioner/rbac.yaml.
 	Client kubernetes.Interface
-	// Reports writes the node's report; nil writes none.
+	// Reports writes the node's report; nil writes none, and reads no tombstones.
 	Reports Reports
+	// Tombstones lists the tombstones of all nodes.
+	Tombstones Tombstones
 	// Devices reads the node's block devices, which the rules of classes select.
 	Devices inventory.Devices
 	// Disks lists the node's disks, if the settings enable that; nil never does. KubeletDir is
@@ -106,6 +115,8 @@ func (c *Config) validate() error {
 		return errors.New("there is no client or no event recorder")
 	case c.Prober == nil || c.Inspector == nil || c.Cleaner == nil || c.Fence == nil || c.Records == nil:
 		return errors.New("there is no prober, inspector, cleaner, fence or record store")
+	case c.Reports != nil && c.Tombstones == nil:
+		return errors.New("there is no reader of tombstones")
 	case c.Devices == nil:
 		return errors.New("there is no reader of block devices")
 	case c.Settings == nil:

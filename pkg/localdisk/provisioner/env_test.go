@@ -34,6 +34,7 @@ type env struct {
 	localDisks  *localDisks // nil: disks are not listed
 	events      *recorder
 	reports     *reports
+	tombstones  *tombstones
 	records     *diskrecord.Store
 	config      *provisioner.ProvisionerConfiguration
 	tickets     *tickets
@@ -51,7 +52,7 @@ func inBubble(t *testing.T, test func(e *env)) {
 			t.Fatal(err)
 		}
 		e := &env{
-			t: t, disks: newDisks(), events: &recorder{}, reports: newReports(), records: records, tickets: newTickets(),
+			t: t, disks: newDisks(), events: &recorder{}, reports: newReports(), tombstones: &tombstones{}, records: records, tickets: newTickets(),
 			config: &provisioner.ProvisionerConfiguration{
 				MinResyncPeriod: duration(5 * time.Minute), MaxCleaning: new(int32(2)), MaxBlankProofs: new(int32(2)), BlankProofRate: resource.NewQuantity(1<<30, resource.BinarySI),
 				DiskHealth:   provisioner.DiskHealth{Enabled: new(true), HungAfter: duration(15 * time.Second), DegradedErrors: new(int32(1)), FailingErrors: new(int32(10))},
@@ -127,7 +128,7 @@ func (e *env) startBound() {
 func (e *env) make() *Provisioner {
 	e.t.Helper()
 	config := Config{
-		Node: node, Machine: e.machine, Client: e.api, Reports: e.reports, Events: e.events, Prober: e.disks, Inspector: e.disks, Cleaner: e.disks, Fence: e.disks, Devices: e.disks,
+		Node: node, Machine: e.machine, Client: e.api, Reports: e.reports, Tombstones: e.tombstones, Events: e.events, Prober: e.disks, Inspector: e.disks, Cleaner: e.disks, Fence: e.disks, Devices: e.disks,
 		Records: e.records, Settings: e.config, Tickets: e.tickets,
 	}
 	if e.signs != nil {

@@ -371,14 +371,9 @@ func TestVolumeReleasedByTheController(t *testing.T) {
 		e.inPhase(identity, corev1.VolumeBound)
 		first := e.volume()
 		e.stop()
-		e.reports.mu.Lock()
-		e.reports.put(&stowage.LocalDiskReport{
-			ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{wellknown.TombstonesLabel: wellknown.TombstonesValue}},
-			Spec: stowage.LocalDiskReportSpec{NodeName: node, Page: 1, Tombstones: []stowage.Tombstone{{
-				Identity: string(identity), Class: "fast", Name: "disk1", Volume: first.Name, VolumeUID: string(first.UID), Generation: 1, State: stowage.TombstonePublished,
-			}}},
+		e.tombstones.add(node, stowage.Tombstone{
+			Identity: string(identity), Class: "fast", Name: "disk1", Volume: first.Name, VolumeUID: string(first.UID), Generation: 1, State: stowage.TombstonePublished,
 		})
-		e.reports.mu.Unlock()
 		e.vanish()
 		e.start()
 		e.pass(time.Minute)

@@ -4,6 +4,7 @@
 package provisioner
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -17,16 +18,25 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// addTombstone adds a tombstone of a disk to the report of another node.
+// tombstoneOf is a tombstone of a disk, of another node's volume.
+func tombstoneOf(identity disk.Identity, state stowage.TombstoneState) stowage.Tombstone {
+	return stowage.Tombstone{
+		Identity: string(identity), Class: "fast", Name: "disk7", Volume: "local-pv-n2", VolumeUID: "uid-n2", Generation: 3, State: state,
+	}
+}
+
+// addTombstone adds a tombstone of a disk, of another node.
 func (e *env) addTombstone(identity disk.Identity, state stowage.TombstoneState) {
-	e.t.Helper()
+	e.tombstones.add("n2", tombstoneOf(identity, state))
+}
+
+// addToReport adds a tombstone to the report of another node, as an earlier version of the controller did.
+func (e *env) addToReport(tombstone stowage.Tombstone) {
 	e.reports.mu.Lock()
 	defer e.reports.mu.Unlock()
 	e.reports.put(&stowage.LocalDiskReport{
 		ObjectMeta: metav1.ObjectMeta{Name: "n2", Labels: map[string]string{wellknown.TombstonesLabel: wellknown.TombstonesValue}},
-		Spec: stowage.LocalDiskReportSpec{NodeName: "n2", Page: 1, Tombstones: []stowage.Tombstone{{
-			Identity: string(identity), Class: "fast", Name: "disk7", Volume: "local-pv-n2", VolumeUID: "uid-n2", Generation: 3, State: state,
-		}}},
+		Spec:       stowage.LocalDiskReportSpec{NodeName: "n2", Page: 1, Tombstones: []stowage.Tombstone{tombstone}},
 	})
 }
 
@@ -53,6 +63,51 @@ func TestDiskOfALostVolume(t *testing.T) {
 				if pv.Name == "local-pv-n2" || localpv.GenerationOf(pv) <= 4 {
 					t.Errorf("volume %s has generation %d, which a former one may have had", pv.Name, localpv.GenerationOf(pv))
 				}
+			})
+		})
+	}
+}
+
+// TestTombstoneInAReport: a tombstone that an earlier version wrote into a report is found there,
+// and in its object if the controller moves it between the two lists.
+func TestTombstoneInAReport(t *testing.T) {
+	for name, moved := range map[string]bool{"not moved yet": false, "moved meanwhile": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(e *env) {
+				identity := e.disks.add("disk1", "of the first user")
+				tombstone := tombstoneOf(identity, stowage.TombstonePublished)
+				if moved {
+					e.reports.listed = func() {
+						e.tombstones.add("n2", tombstone)
+						e.reports.listed = nil
+					}
+				} else {
+					e.addToReport(tombstone)
+				}
+				e.start()
+				e.pass(time.Minute)
+				if pv := e.volume(); pv == nil || e.disks.read(identity) != "" {
+					t.Errorf("volume %v over data %q, want one over none", pv, e.disks.read(identity))
+				}
+			})
+		})
+	}
+}
+
+// TestRetainingNodeHasPrecedence: of two nodes that had the disk, the one that retains its data.
+func TestRetainingNodeHasPrecedence(t *testing.T) {
+	for name, first := range map[string]stowage.TombstoneState{"listed first": stowage.TombstoneRetained, "listed last": stowage.TombstonePublished} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(e *env) {
+				identity := e.disks.add("disk1", "of the first user")
+				second := map[stowage.TombstoneState]stowage.TombstoneState{
+					stowage.TombstoneRetained: stowage.TombstonePublished, stowage.TombstonePublished: stowage.TombstoneRetained,
+				}[first]
+				e.addTombstone(identity, first)
+				e.tombstones.add("n3", tombstoneOf(identity, second))
+				e.start()
+				e.pass(time.Minute)
+				e.expect("disk1", "Retained: RetainedDirty")
 			})
 		})
 	}
@@ -175,20 +230,28 @@ func TestDiskOfAnotherNode(t *testing.T) {
 
 // TestTombstonesCannotBeListed: nothing is published before they can be listed.
 func TestTombstonesCannotBeListed(t *testing.T) {
-	inBubble(t, func(e *env) {
-		e.disks.add("disk1", "")
-		e.reports.unlisted = true
-		e.start()
-		e.pass(time.Minute)
-		if pv := e.volume(); pv != nil {
-			t.Errorf("volume %s was published", pv.Name)
-		}
-		e.reports.mu.Lock()
-		e.reports.unlisted = false
-		e.reports.mu.Unlock()
-		e.pass(5 * time.Minute)
-		if e.volume() == nil {
-			t.Error("no volume was published")
-		}
-	})
+	for name, unlisted := range map[string]func(*env) (*sync.Mutex, *bool){
+		"reports":    func(e *env) (*sync.Mutex, *bool) { return &e.reports.mu, &e.reports.unlisted },
+		"tombstones": func(e *env) (*sync.Mutex, *bool) { return &e.tombstones.mu, &e.tombstones.unlisted },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(e *env) {
+				e.disks.add("disk1", "")
+				mu, fails := unlisted(e)
+				*fails = true
+				e.start()
+				e.pass(time.Minute)
+				if pv := e.volume(); pv != nil {
+					t.Errorf("volume %s was published", pv.Name)
+				}
+				mu.Lock()
+				*fails = false
+				mu.Unlock()
+				e.pass(5 * time.Minute)
+				if e.volume() == nil {
+					t.Error("no volume was published")
+				}
+			})
+		})
+	}
 }

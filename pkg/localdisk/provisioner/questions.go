@@ -164,7 +164,7 @@ func (p *Provisioner) superblockOf(ctx context.Context, g *gathered) (disk.Super
 func (p *Provisioner) askNodes(ctx context.Context, g *gathered) error {
 	g.known.NodesAsked = true
 	if p.Reports != nil {
-		tombstone, err := p.tombstoneIndex.find(ctx, p.Reports, g.Fact.Identity)
+		tombstone, err := p.tombstoneIndex.find(ctx, &p.Config, g.Fact.Identity)
 		if err != nil {
 			return err
 		}
@@ -283,24 +283,35 @@ type tombstoneIndex struct {
 }
 
 // find returns the tombstone of a disk, as of the call or later; nil if there is none.
-func (t *tombstoneIndex) find(ctx context.Context, reports Reports, identity disk.Identity) (*stowage.Tombstone, error) {
+func (t *tombstoneIndex) find(ctx context.Context, from *Config, identity disk.Identity) (*stowage.Tombstone, error) {
 	called := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.listed.After(called) {
 		started := time.Now()
-		list, err := reports.List(ctx, metav1.ListOptions{LabelSelector: wellknown.TombstonesLabel + "=" + wellknown.TombstonesValue})
+		found := map[disk.Identity]stowage.Tombstone{}
+		add := func(tombstone stowage.Tombstone) {
+			// If one of two nodes that had the disk retains its data, that one has precedence.
+			if other, exists := found[disk.Identity(tombstone.Identity)]; !exists || other.State != stowage.TombstoneRetained {
+				found[disk.Identity(tombstone.Identity)] = tombstone
+			}
+		}
+		// Reports first: the controller creates the objects before it empties the reports.
+		reports, err := from.Reports.List(ctx, metav1.ListOptions{LabelSelector: wellknown.TombstonesLabel + "=" + wellknown.TombstonesValue})
+		if err != nil {
+			return nil, fmt.Errorf("list the reports with tombstones: %w", err)
+		}
+		for i := range reports.Items {
+			for _, tombstone := range reports.Items[i].Spec.Tombstones {
+				add(tombstone)
+			}
+		}
+		tombstones, err := from.Tombstones.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("list the tombstones of all nodes: %w", err)
 		}
-		found := map[disk.Identity]stowage.Tombstone{}
-		for i := range list.Items {
-			for _, tombstone := range list.Items[i].Spec.Tombstones {
-				// If one of two nodes that had the disk retains its data, that one has precedence.
-				if other, exists := found[disk.Identity(tombstone.Identity)]; !exists || other.State != stowage.TombstoneRetained {
-					found[disk.Identity(tombstone.Identity)] = tombstone
-				}
-			}
+		for i := range tombstones.Items {
+			add(tombstones.Items[i].Spec.Tombstone)
 		}
 		t.found, t.listed = found, started
 	}

@@ -244,7 +244,7 @@ func TestPavIsKept(t *testing.T) {
 				t.Errorf("%s is kept", name(o))
 			}
 		}
-		if want := map[string]int{"true": 6}[keep]; kept != want { // LocalDiskReport, LocalDisk, three of PavProvisioners, the namespace
+		if want := map[string]int{"true": 7}[keep]; kept != want { // LocalDiskReport, LocalDisk, LocalDiskTombstone, three of PavProvisioners, the namespace
 			t.Errorf("crds.keep=%s: %d objects are kept, want %d", keep, kept, want)
 		}
 	}

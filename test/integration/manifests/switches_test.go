@@ -65,7 +65,7 @@ var switches = map[string]change{
 	"openshift":                                        {set: []string{"openshift=true"}, has: `"kind":"SecurityContextConstraints"`, objects: 1},
 	"networkPolicy.apiServerPorts":                     {set: []string{"networkPolicy.apiServerPorts=[443,16443]", "networkPolicy.enabled=true"}, has: `"egress":[{"ports":[{"port":443},{"port":16443},{"port":53},{"port":53,"protocol":"UDP"}]}]`, objects: 3},
 	"podDisruptionBudget.enabled":                      {set: []string{"podDisruptionBudget.enabled=false"}, lacks: `"kind":"PodDisruptionBudget"`, objects: -2},
-	"crds.enabled":                                     {set: []string{"crds.enabled=false"}, lacks: `"kind":"CustomResourceDefinition"`, objects: -2},
+	"crds.enabled":                                     {set: []string{"crds.enabled=false"}, lacks: `"kind":"CustomResourceDefinition"`, objects: -3},
 	"crds.keep":                                        {set: []string{"crds.keep=false"}, lacks: `"helm.sh/resource-policy":"keep"`},
 	"scheduler.enabled":                                {set: []string{"scheduler.enabled=false"}, lacks: "stowage-scheduler", objects: -11},
 	"scheduler.name":                                   {set: []string{"scheduler.name=volumes"}, has: "schedulerName: volumes"},

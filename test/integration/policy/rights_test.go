@@ -30,6 +30,7 @@ func TestRights(t *testing.T) {
 		"get localdiskreports.stowage.dev alpha -":                             true,
 		"get localdisks.stowage.dev alpha.00 -":                                true,
 		"create localdisks.stowage.dev - -":                                    true,
+		"list localdisktombstones.stowage.dev - -":                             true,
 		"update localdisks.stowage.dev/status alpha.00 -":                      true,
 		"remove startuptaints.stowage.dev stowage.dev/provisioner-not-ready -": true,
 
@@ -43,6 +44,9 @@ func TestRights(t *testing.T) {
 		"update persistentvolumes/status pv -":                                                          false,
 		"update localdiskreports.stowage.dev alpha -":                                                   false,
 		"delete localdiskreports.stowage.dev alpha -":                                                   false,
+		"create localdisktombstones.stowage.dev - -":                                                    false,
+		"update localdisktombstones.stowage.dev any -":                                                  false,
+		"delete localdisktombstones.stowage.dev any -":                                                  false,
 		"list localdisks.stowage.dev - -":                                                               false,
 		"update localdisks.stowage.dev alpha.00 -":                                                      false,
 		"delete localdisks.stowage.dev alpha.00 -":                                                      false,

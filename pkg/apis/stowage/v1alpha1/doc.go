@@ -3,7 +3,8 @@
 
 // Package v1alpha1 defines the custom resources of stowage.dev/v1alpha1: LocalDiskReport, in
 // which a node's provisioner reports the disks in its discovery directories; LocalDisk, a disk
-// of a node; PavProvisioner, a volume provisioner written as pod templates; and PavVolume, the
+// of a node; LocalDiskTombstone, a disk whose volume was removed while it was unreachable;
+// PavProvisioner, a volume provisioner written as pod templates; and PavVolume, the
 // state of a volume of one.
 //
 // The report of a node with very many disks has several pages; Pages, PageName and Summarize

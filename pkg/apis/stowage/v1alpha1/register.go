@@ -31,6 +31,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
 		&LocalDiskReport{}, &LocalDiskReportList{},
 		&LocalDisk{}, &LocalDiskList{},
+		&LocalDiskTombstone{}, &LocalDiskTombstoneList{},
 		&PavProvisioner{}, &PavProvisionerList{},
 		&PavVolume{}, &PavVolumeList{},
 		&PavStaging{}, &PavStagingList{},

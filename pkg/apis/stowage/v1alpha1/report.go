@@ -69,11 +69,8 @@ type LocalDiskReportSpec struct {
 	// +kubebuilder:validation:Maximum=16
 	Page int32 `json:"page"`
 
-	// tombstones are disks whose volume the controller removed while the node or the disk was
-	// unreachable. They may hold data: a provisioner on any node that finds such a disk, and has
-	// no record of it, cleans it before it publishes it, or keeps it if the state is Retained.
-	// Only the controller and administrators write tombstones, to the first page, which then has
-	// the label stowage.dev/tombstones.
+	// tombstones are of an earlier version: the controller moves them to LocalDiskTombstones, and
+	// then removes the label stowage.dev/tombstones. Provisioners read both.
 	// +optional
 	// +listType=map
 	// +listMapKey=identity

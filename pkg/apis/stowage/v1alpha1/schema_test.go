@@ -123,10 +123,11 @@ func TestSchemaIsAccepted(t *testing.T) {
 		read func() (*schemaOf, error)
 		want []string
 	}{
-		"LocalDiskReport": {installedReports, []string{"localdiskreports.stowage.dev", "Cluster", "LocalDiskReport", "LocalDiskReportList", "ldr"}},
-		"LocalDisk":       {installedDisks, []string{"localdisks.stowage.dev", "Cluster", "LocalDisk", "LocalDiskList", "ld"}},
-		"PavProvisioner":  {installedProvisioners, []string{"pavprovisioners.stowage.dev", "Cluster", "PavProvisioner", "PavProvisionerList", "pav"}},
-		"PavVolume":       {installedVolumes, []string{"pavvolumes.stowage.dev", "Cluster", "PavVolume", "PavVolumeList", "pavvol"}},
+		"LocalDiskReport":    {installedReports, []string{"localdiskreports.stowage.dev", "Cluster", "LocalDiskReport", "LocalDiskReportList", "ldr"}},
+		"LocalDisk":          {installedDisks, []string{"localdisks.stowage.dev", "Cluster", "LocalDisk", "LocalDiskList", "ld"}},
+		"LocalDiskTombstone": {installedTombstones, []string{"localdisktombstones.stowage.dev", "Cluster", "LocalDiskTombstone", "LocalDiskTombstoneList", "ldt"}},
+		"PavProvisioner":     {installedProvisioners, []string{"pavprovisioners.stowage.dev", "Cluster", "PavProvisioner", "PavProvisionerList", "pav"}},
+		"PavVolume":          {installedVolumes, []string{"pavvolumes.stowage.dev", "Cluster", "PavVolume", "PavVolumeList", "pavvol"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -141,8 +142,8 @@ func TestSchemaIsAccepted(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if definition.Spec.Subresources == nil || definition.Spec.Subresources.Status == nil {
-				t.Error("the status is no subresource")
+			if hasStatus := name != "LocalDiskTombstone"; hasStatus != (definition.Spec.Subresources != nil && definition.Spec.Subresources.Status != nil) {
+				t.Errorf("want the status as a subresource: %t", hasStatus)
 			}
 		})
 	}

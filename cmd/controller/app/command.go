@@ -91,6 +91,7 @@ func run(ctx context.Context, settings *v1alpha1.ControllerConfiguration, connec
 	defer p.informers.Shutdown()
 	p.informers.Start(ctx.Done())
 	group.Go(func() error { p.reportInformer.RunWithContext(ctx); return nil })
+	group.Go(func() error { p.tombstoneInformer.RunWithContext(ctx); return nil })
 	if *settings.HealthAddress != "" {
 		group.Go(func() error {
 			return server.Serve(ctx, server.Config{
@@ -132,6 +133,12 @@ func newParts(settings *v1alpha1.ControllerConfiguration, connection *rest.Confi
 	if p.reportInformer, err = diskreports.NewInformer(p.reports); err != nil {
 		return nil, err
 	}
+	if p.tombstones, err = diskreports.NewTombstoneClient(connection); err != nil {
+		return nil, err
+	}
+	if p.tombstoneInformer, err = diskreports.NewTombstoneInformer(p.tombstones); err != nil {
+		return nil, err
+	}
 	return p, nil
 }
 
@@ -142,14 +149,14 @@ func (p *parts) sync(ctx context.Context) error {
 			return fmt.Errorf("list %s: %w", kind, context.Cause(ctx))
 		}
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), p.reportInformer.HasSynced) {
-		return fmt.Errorf("list LocalDiskReports: %w", context.Cause(ctx))
+	if !cache.WaitForCacheSync(ctx.Done(), p.reportInformer.HasSynced, p.tombstoneInformer.HasSynced) {
+		return fmt.Errorf("list LocalDiskReports and LocalDiskTombstones: %w", context.Cause(ctx))
 	}
 	return nil
 }
 
 // errNotSynced: this replica is not ready to take over.
-var errNotSynced = errors.New("the caches are not synced yet; the CRD of LocalDiskReport (manifests/crd) must be installed")
+var errNotSynced = errors.New("the caches are not synced yet; the CRDs of LocalDiskReport and LocalDiskTombstone (manifests/crd) must be installed")
 
 // lead runs the loops once this replica leads, until one of them fails.
 func lead(ctx context.Context, p *parts, loops []namedLoop) error {

@@ -89,10 +89,13 @@ type parts struct {
 	// connection is the configuration of client, for clients of other APIs.
 	connection *rest.Config
 	informers  informers.SharedInformerFactory
-	// reports reads and writes LocalDiskReports, reportInformer has those of all nodes.
-	reports        *diskreports.Client
-	reportInformer cache.SharedIndexInformer
-	events         events.EventRecorder
+	// reports reads and writes LocalDiskReports, reportInformer has those of all nodes; tombstones
+	// and tombstoneInformer do so for LocalDiskTombstones.
+	reports           *diskreports.Client
+	reportInformer    cache.SharedIndexInformer
+	tombstones        *diskreports.TombstoneClient
+	tombstoneInformer cache.SharedIndexInformer
+	events            events.EventRecorder
 }
 
 // makeLoops creates all loops. An error names the loop.
@@ -105,7 +108,7 @@ func makeLoops(p *parts) ([]namedLoop, error) {
 		{"node-loss", func() (runner, error) { // releases the claims of lost nodes
 			config := nodeloss.Config{
 				Namespace: p.settings.Namespace, Settings: p.settings.NodeLoss, Client: p.client, Informers: p.informers,
-				Reports: p.reports, ReportInformer: p.reportInformer, Events: p.events,
+				Reports: p.reports, ReportInformer: p.reportInformer, Tombstones: p.tombstones, TombstoneInformer: p.tombstoneInformer, Events: p.events,
 			}
 			if p.settings.PavVolumes.Enabled {
 				clients, err := pavClients()

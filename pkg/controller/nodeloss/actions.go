@@ -10,19 +10,15 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/metrics"
@@ -205,7 +201,7 @@ func (c *Controller) removeVolume(ctx context.Context, f *volumeFacts) error {
 	klog.FromContext(ctx).V(2).Info("Removed a lost volume", logkeys.Volume, klog.KObj(f.volume), logkeys.Node, klog.KRef("", f.node))
 	metrics.CountNodeLossRemoval(metrics.RemovalDone)
 	c.event(f.volume, nil, message{eventRemoved, actionRelease, fmt.Sprintf(
-		"removed: %s; a tombstone in LocalDiskReport %s causes a clean of the disk on any node where it appears", c.causeText(f, rules.CauseOf(&f.Facts)), f.node)})
+		"removed: %s; tombstone %s causes a clean of the disk on any node where it appears", c.causeText(f, rules.CauseOf(&f.Facts)), tombstoneName(f))})
 	return nil
 }
 
@@ -234,65 +230,4 @@ func (c *Controller) deletePavVolume(ctx context.Context, f *volumeFacts) error 
 	c.event(f.volume, nil, message{eventRemoved, actionRelease, fmt.Sprintf(
 		"removed: %s; what is left of the volume there stays if the node returns", c.causeText(f, rules.CauseOf(&f.Facts)))})
 	return nil
-}
-
-// addTombstone writes a tombstone of the volume to its node's report, which is created if it does
-// not exist.
-func (c *Controller) addTombstone(ctx context.Context, f *volumeFacts) error {
-	tombstone := newTombstone(f)
-	report, err := c.Reports.Get(ctx, f.node, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		report = &stowage.LocalDiskReport{
-			ObjectMeta: metav1.ObjectMeta{Name: f.node},
-			Spec:       stowage.LocalDiskReportSpec{NodeName: f.node, Page: 1},
-		}
-		setTombstone(report, tombstone)
-		_, err = c.Reports.Create(ctx, report, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			return loop.ErrStale
-		}
-		return writeError("create LocalDiskReport "+f.node, err)
-	}
-	if err != nil {
-		return fmt.Errorf("get LocalDiskReport %s: %w", f.node, err)
-	}
-	if report.Spec.NodeName != f.node || report.Spec.Page != 1 {
-		return fmt.Errorf("write a tombstone to LocalDiskReport %s: it is page %d of node %s", report.Name, report.Spec.Page, report.Spec.NodeName)
-	}
-	setTombstone(report, tombstone)
-	_, err = c.Reports.Update(ctx, report, metav1.UpdateOptions{})
-	return writeError("update LocalDiskReport "+f.node, err)
-}
-
-// setTombstone adds a tombstone and replaces an older one of the same disk.
-func setTombstone(report *stowage.LocalDiskReport, tombstone stowage.Tombstone) {
-	tombstones := slices.DeleteFunc(slices.Clone(report.Spec.Tombstones), func(t stowage.Tombstone) bool { return t.Identity == tombstone.Identity })
-	tombstones = append(tombstones, tombstone)
-	report.Spec.Tombstones = tombstones
-	metav1.SetMetaDataLabel(&report.ObjectMeta, wellknown.TombstonesLabel, wellknown.TombstonesValue)
-}
-
-// tombstone returns the tombstone of the volume.
-func newTombstone(f *volumeFacts) stowage.Tombstone {
-	v := f.volume
-	generation, err := strconv.ParseInt(v.Annotations[wellknown.GenerationAnnotation], 10, 64)
-	if err != nil || generation < 0 {
-		generation = localpv.FirstGeneration
-	}
-	since := metav1.NewTime(f.Now)
-	tombstone := stowage.Tombstone{
-		Identity: v.Annotations[wellknown.DiskIdentityAnnotation], Class: v.Spec.StorageClassName, Volume: v.Name, VolumeUID: string(v.UID),
-		Generation: generation, State: stowage.TombstonePublished, Since: &since,
-	}
-	if v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
-		tombstone.State = stowage.TombstoneRetained
-	}
-	if local, problem := localpv.VolumeOf(v, nil); problem == nil {
-		tombstone.Name = local.Key.Name
-	}
-	if f.Release != nil && f.Release.ClaimUID == f.Volume.ClaimUID {
-		at := metav1.NewTime(f.Release.At)
-		tombstone.Released = &at
-	}
-	return stowage.Tombstones([]stowage.Tombstone{tombstone})[0]
 }

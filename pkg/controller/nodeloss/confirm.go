@@ -152,15 +152,6 @@ func one[T any](object *T) []*T {
 	return slices.DeleteFunc([]*T{object}, func(o *T) bool { return o == nil })
 }
 
-// confirmTombstone checks that the tombstone exists: a user may have deleted it with the report.
-func (c *Controller) confirmTombstone(ctx context.Context, f *volumeFacts) error {
-	report, err := get("LocalDiskReport "+f.node, live(ctx, c.Reports.Get), stowage.PageName(f.node, 1))
-	if err == nil && (report == nil || !hasTombstone(report, f.volume)) {
-		err = loop.ErrStale
-	}
-	return err
-}
-
 // confirmClaimDeleted checks that the claim of the pods is gone or being deleted, and not
 // recreated.
 func (c *Controller) confirmClaimDeleted(ctx context.Context, f *volumeFacts) error {

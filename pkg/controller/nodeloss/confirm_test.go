@@ -4,10 +4,7 @@
 package nodeloss
 
 import (
-	"encoding/json"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
@@ -18,13 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/loop"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
@@ -147,44 +142,26 @@ func TestGivingUpOnStaleCaches(t *testing.T) {
 // shows.
 func TestNoVolumeIsRemovedWithoutTombstone(t *testing.T) {
 	t.Parallel()
-	report := func(uid string) *stowage.LocalDiskReport {
-		r := &stowage.LocalDiskReport{
-			TypeMeta:   metav1.TypeMeta{APIVersion: stowage.SchemeGroupVersion.String(), Kind: "LocalDiskReport"},
-			ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: stowage.LocalDiskReportSpec{NodeName: "a", Page: 1},
-		}
-		setTombstone(r, stowage.Tombstone{Identity: "wwn:1", VolumeUID: uid})
-		return r
-	}
-	unlabelled := report("old")
-	unlabelled.Labels = nil
-	missing := &metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound,
-	}
-	for name, tc := range map[string]struct {
-		code   int
-		answer any
-		want   error
+	name := stowage.TombstoneName("a", "wwn:1")
+	for what, tc := range map[string]struct {
+		tombstone *stowage.LocalDiskTombstone
+		want      error
 	}{
-		"it is there":                    {http.StatusOK, report("old"), nil},
-		"it is of another volume":        {http.StatusOK, report("new"), loop.ErrStale},
-		"provisioners would not find it": {http.StatusOK, unlabelled, loop.ErrStale},
-		"a user deleted the report":      {http.StatusNotFound, missing, loop.ErrStale},
+		"it is there":                       {tombstoneObject(name, "a", "wwn:1", "old"), nil},
+		"it is of another volume":           {tombstoneObject(name, "a", "wwn:1", "new"), loop.ErrStale},
+		"it is of another disk":             {tombstoneObject(name, "a", "wwn:2", "old"), loop.ErrStale},
+		"it is of another node":             {tombstoneObject(name, "b", "wwn:1", "old"), loop.ErrStale},
+		"an administrator deleted it":       {nil, loop.ErrStale},
+		"there is one only of another name": {tombstoneObject("ldt-other", "a", "wwn:1", "old"), loop.ErrStale},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(tc.code)
-				_ = json.NewEncoder(w).Encode(tc.answer) // a reader that has left is reported nothing
-			}))
-			defer server.Close()
-			reports, err := diskreports.NewClient(&rest.Config{Host: server.URL})
-			if err != nil {
-				t.Fatal(err)
+			c, api := withAPI(t)
+			if tc.tombstone != nil {
+				api.put(tc.tombstone)
 			}
 			volume := ownedVolume("pv", "a", "wwn:1")
 			volume.UID = "old"
-			c := &Controller{Config: Config{Reports: reports}}
 			f := &volumeFacts{volume: volume, node: "a"}
 			for _, do := range []rules.Action{rules.DeleteVolume, rules.RemoveFinalizer} {
 				if tc.want == nil {

@@ -47,12 +47,14 @@ type Config struct {
 	Settings  controller.NodeLoss
 	// Client may do what manifests/controller/base/rbac.yaml allows.
 	Client kubernetes.Interface
-	// Informers and ReportInformer are not started yet. ReportInformer has the reports of all
-	// nodes.
-	Informers      informers.SharedInformerFactory
-	Reports        *diskreports.Client
-	ReportInformer cache.SharedIndexInformer
-	Events         events.EventRecorder
+	// Informers, ReportInformer and TombstoneInformer are not started yet. These two have the
+	// reports and the tombstones of all nodes.
+	Informers         informers.SharedInformerFactory
+	Reports           *diskreports.Client
+	ReportInformer    cache.SharedIndexInformer
+	Tombstones        *diskreports.TombstoneClient
+	TombstoneInformer cache.SharedIndexInformer
+	Events            events.EventRecorder
 	// PavVolumes are the states of volumes of PavProvisioners; nil: these volumes are left alone.
 	PavVolumes PavVolumes
 }
@@ -67,7 +69,7 @@ type PavVolumes interface {
 type Controller struct {
 	Config
 	queue  loop.Queue // names of volumes
-	sweeps loop.Queue // sweepTombstones, sweepReports, and suspect identities
+	sweeps loop.Queue // tombstonesKey, reportsKey, and suspect identities
 
 	nodes   corelisters.NodeLister
 	volumes cache.SharedIndexInformer
@@ -112,7 +114,7 @@ func New(config Config) (*Controller, error) {
 // Run works until ctx ends. The informers must be synced before.
 func (c *Controller) Run(ctx context.Context) error {
 	var sweeping sync.WaitGroup
-	c.sweeps.Add(sweepReports)
+	c.sweeps.Add(reportsKey)
 	sweeping.Go(func() { loop.Run(ctx, c.sweeps, 1, c.sweep) })
 	loop.Run(ctx, c.queue, 1, func(ctx context.Context, name string) (time.Duration, error) {
 		after, err := c.reconcile(ctx, name)

@@ -167,7 +167,7 @@ func (c *Controller) wouldRemain(f *volumeFacts) string {
 	if f.Volume.Policy != disk.Delete {
 		then = "kept with its data"
 	}
-	return fmt.Sprintf("a tombstone in LocalDiskReport %s would have the disk %s on any node where it appears", f.node, then)
+	return fmt.Sprintf("a tombstone would have the disk %s on any node where it appears", then)
 }
 
 // namesOf lists pods in order.

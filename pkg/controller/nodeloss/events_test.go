@@ -75,7 +75,7 @@ func TestDryRunReportsConsequences(t *testing.T) {
 				}
 			},
 			reason: eventWouldRelease,
-			want:   []string{"claim would be deleted now, with pod db-0, pod db-1 (dry run), and then the volume would be removed, and a tombstone in LocalDiskReport a would have the disk cleaned"},
+			want:   []string{"claim would be deleted now, with pod db-0, pod db-1 (dry run), and then the volume would be removed, and a tombstone would have the disk cleaned"},
 		},
 		"a volume that would stay by its policy": {
 			change: func(f *volumeFacts) { f.Volume.Policy = disk.Retain }, reason: eventWouldRelease,
@@ -98,7 +98,7 @@ func TestDryRunReportsConsequences(t *testing.T) {
 		},
 		"a volume without a claim": {
 			change: func(f *volumeFacts) { f.Claim, f.Volume.Phase = nil, disk.PhaseReleased }, reason: eventWouldRemove,
-			want: []string{"the volume would be removed now (dry run), and a tombstone in LocalDiskReport a would have the disk cleaned"},
+			want: []string{"the volume would be removed now (dry run), and a tombstone would have the disk cleaned"},
 		},
 		"one that is retained": {
 			change: func(f *volumeFacts) {

@@ -54,6 +54,7 @@ func (c *Controller) readFacts(volume *corev1.PersistentVolume, now time.Time) (
 	c.readReports(f)
 	if !f.Provisioned {
 		f.OtherUse = c.otherUse(string(f.Volume.Identity), f.node, volume.UID)
+		f.HasTombstone = c.hasTombstone(f)
 	}
 	f.Mark = rules.ReadMark(volume.Annotations[wellknown.LostAnnotation])
 	f.Release = rules.ReadRelease(volume.Annotations[wellknown.ReleaseAnnotation])
@@ -129,9 +130,6 @@ func (c *Controller) nodeState(node *corev1.Node) rules.Node {
 // readReports adds what the node's provisioner reported about the volume.
 func (c *Controller) readReports(f *volumeFacts) {
 	for report := range stowage.StoredPages(c.ReportInformer.GetStore(), f.node) {
-		if report.Spec.Page == 1 {
-			f.HasTombstone = hasTombstone(report, f.volume)
-		}
 		if at := report.Status.LastTransitionTime; at != nil && at.After(f.ReportedAt) {
 			f.ReportedAt = at.Time
 		}
@@ -160,17 +158,6 @@ func entryOf(report *stowage.LocalDiskReport, volume *corev1.PersistentVolume) (
 		}
 	}
 	return rules.DiskPresent, false
-}
-
-// hasTombstone reports whether a report has a tombstone of a volume.
-func hasTombstone(report *stowage.LocalDiskReport, volume *corev1.PersistentVolume) bool {
-	for i := range report.Spec.Tombstones {
-		t := &report.Spec.Tombstones[i]
-		if t.VolumeUID == string(volume.UID) && t.Identity == volume.Annotations[wellknown.DiskIdentityAnnotation] {
-			return report.Labels[wellknown.TombstonesLabel] == wellknown.TombstonesValue
-		}
-	}
-	return false
 }
 
 // readTerms returns the terms of the claim and of the volume's class, if it exists.
@@ -215,11 +202,9 @@ func (c *Controller) releases() map[string]time.Time {
 			releases[string(volume.UID)] = release.At
 		}
 	}
-	for _, report := range loop.List[stowage.LocalDiskReport](c.ReportInformer, "", "") {
-		for i := range report.Spec.Tombstones {
-			if t := &report.Spec.Tombstones[i]; t.Released != nil {
-				releases[t.VolumeUID] = t.Released.Add(time.Second) // its resolution is one second
-			}
+	for _, tombstone := range loop.List[stowage.LocalDiskTombstone](c.TombstoneInformer, "", "") {
+		if released := tombstone.Spec.Released; released != nil {
+			releases[tombstone.Spec.VolumeUID] = released.Add(time.Second) // its resolution is one second
 		}
 	}
 	c.mu.Lock()

@@ -19,14 +19,13 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/claims"
 )
 
-// Names of the indexes of volumes, pods and reports.
+// Names of the indexes of volumes, pods, reports and tombstones.
 const (
 	byNode        = "stowage-node"
 	byProvisioner = "stowage-provisioner"
 	byClaim       = "stowage-claim"
 	byIdentity    = "stowage-identity"
 	byRetained    = "stowage-retained"
-	byTombstone   = "stowage-tombstone"
 	byNamespace   = "stowage-namespace"
 	byRelease     = "stowage-release"
 )
@@ -35,7 +34,8 @@ const (
 func (c *Controller) watch() error {
 	core := c.Informers.Core().V1()
 	return errors.Join(
-		c.volumes.AddIndexers(volumeIndexes(c.manages)), c.ReportInformer.AddIndexers(reportIndexes()), c.pods.AddIndexers(podIndexes(c.nodeOfProvisioner)),
+		c.volumes.AddIndexers(volumeIndexes(c.manages)), c.ReportInformer.AddIndexers(reportIndexes()),
+		c.TombstoneInformer.AddIndexers(tombstoneIndexes()), c.pods.AddIndexers(podIndexes(c.nodeOfProvisioner)),
 		loop.Watch(c.volumes, c.volumeChanged),
 		loop.Watch(core.Nodes().Informer(), func(old, object any) {
 			if node, ok := object.(*corev1.Node); ok && nodeDiffers(old, node) {
@@ -58,6 +58,11 @@ func (c *Controller) watch() error {
 		}),
 		loop.Watch(c.Informers.Storage().V1().StorageClasses().Informer(), func(_, _ any) { c.enqueueLost("", "") }),
 		loop.Watch(c.ReportInformer, c.reportChanged),
+		loop.Watch(c.TombstoneInformer, func(_, object any) {
+			if tombstone, ok := object.(*stowage.LocalDiskTombstone); ok {
+				c.queue.Add(tombstone.Spec.Volume)
+			}
+		}),
 	)
 }
 
@@ -71,7 +76,7 @@ func (c *Controller) volumeChanged(old, object any) {
 		c.queue.Add(volume.Name)
 	}
 	if owned(volume) && volume.Annotations[wellknown.DiskIdentityAnnotation] != "" {
-		c.sweeps.Add(sweepTombstones)
+		c.sweeps.Add(tombstonesKey)
 	}
 }
 

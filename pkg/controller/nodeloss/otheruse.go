@@ -147,8 +147,8 @@ func (c *Controller) reportChanged(old, object any) {
 		c.suspect(identities)
 		for _, identity := range append(identities, retainedOfReport(report)...) {
 			c.enqueueIndexed(byIdentity, identity)
-			if tombstones, err := c.ReportInformer.GetIndexer().IndexKeys(byTombstone, identity); err == nil && len(tombstones) > 0 {
-				c.sweeps.Add(sweepTombstones)
+			if tombstones, err := c.TombstoneInformer.GetIndexer().IndexKeys(byIdentity, identity); err == nil && len(tombstones) > 0 {
+				c.sweeps.Add(tombstonesKey)
 			}
 		}
 	}
@@ -170,7 +170,14 @@ func (c *Controller) enqueueSameDisk(old any, volume *corev1.PersistentVolume) {
 }
 
 func reportIndexes() cache.Indexers {
-	return cache.Indexers{byIdentity: index(identitiesOfReport), byRetained: index(retainedOfReport), byTombstone: index(tombstonesOfReport)}
+	return cache.Indexers{byIdentity: index(identitiesOfReport), byRetained: index(retainedOfReport)}
+}
+
+func tombstoneIndexes() cache.Indexers {
+	return cache.Indexers{
+		byIdentity: index(func(t *stowage.LocalDiskTombstone) []string { return []string{t.Spec.Identity} }),
+		byNode:     index(func(t *stowage.LocalDiskTombstone) []string { return []string{t.Spec.NodeName} }),
+	}
 }
 
 // identitiesOfReport returns the identities of the disks that a node has. A missing disk may be
@@ -184,11 +191,6 @@ func identitiesOfReport(report *stowage.LocalDiskReport) []string {
 // retainedOfReport returns the identities of disks without a volume whose data a node retains.
 func retainedOfReport(report *stowage.LocalDiskReport) []string {
 	return identities(report.Status.Tombstones, func(t *stowage.Tombstone) (string, bool) { return t.Identity, t.State == stowage.TombstoneRetained })
-}
-
-// tombstonesOfReport returns the identities of the disks with a tombstone in a report.
-func tombstonesOfReport(report *stowage.LocalDiskReport) []string {
-	return identities(report.Spec.Tombstones, func(t *stowage.Tombstone) (string, bool) { return t.Identity, true })
 }
 
 func identities[T any](list []T, of func(*T) (identity string, ok bool)) (found []string) {

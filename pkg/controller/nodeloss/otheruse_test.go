@@ -24,7 +24,8 @@ func ofDisks() (*Controller, cache.Indexer) {
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	reports := cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, reportIndexes())
 	volumes := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.PersistentVolume{}, 0, volumeIndexes(owned))
-	return &Controller{Config: Config{ReportInformer: reports}, nodes: corelisters.NewNodeLister(nodes), volumes: volumes}, nodes
+	tombstones := cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskTombstone{}, 0, tombstoneIndexes())
+	return &Controller{Config: Config{ReportInformer: reports, TombstoneInformer: tombstones}, nodes: corelisters.NewNodeLister(nodes), volumes: volumes}, nodes
 }
 
 // TestDiskOfAnother: node a has a volume of a disk that it does not have. No tombstone is written

@@ -118,11 +118,11 @@ func (p *dryRunState) remove() {
 	p.removed = true
 }
 
-// notLogged reports whether a dry run has not yet logged this about a report.
-func (c *Controller) notLogged(report, news string) bool {
+// notLogged reports whether a dry run has not yet logged this about an object, by its kind and name:
+// no volume has such a name.
+func (c *Controller) notLogged(key, news string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := "report/" + report // no volume has such a name
 	if c.lastEvents[key] == news {
 		return false
 	}

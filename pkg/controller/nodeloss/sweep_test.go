@@ -35,10 +35,10 @@ func pageOf(page int32) *stowage.LocalDiskReport {
 func TestObsoleteReports(t *testing.T) {
 	t.Parallel()
 	tombstone := []stowage.Tombstone{{Identity: "wwn:1", State: stowage.TombstonePublished}}
-	hasTombstone, remembered, fresh := pageOf(1), pageOf(1), pageOf(1)
-	hasTombstone.Spec.Tombstones, remembered.Status.Tombstones = tombstone, tombstone
+	remembered, fresh := pageOf(1), pageOf(1)
+	remembered.Status.Tombstones = tombstone
 	fresh.Status.LastTransitionTime = &metav1.Time{Time: time.Now().Add(-time.Minute)}
-	emptied := pageOf(1) // of tombstones that were resolved, by a controller that had made it
+	emptied := pageOf(1) // of tombstones that were moved, by a controller of an earlier version that had created it
 	emptied.Status = stowage.LocalDiskReportStatus{}
 	for name, tc := range map[string]struct {
 		first  *stowage.LocalDiskReport // nil: there is only the second page
@@ -52,7 +52,6 @@ func TestObsoleteReports(t *testing.T) {
 		"its node is there":                    {first: pageOf(1), node: true},
 		"a volume of the node is left":         {first: pageOf(1), volume: ownedVolume("pv", "a", "wwn:1")},
 		"a volume of another node is left":     {first: pageOf(1), volume: ownedVolume("pv", "b", "wwn:1"), want: true},
-		"it has a tombstone":                   {first: hasTombstone},
 		"the node remembers a disk":            {first: remembered},
 		"it was written a moment ago":          {first: fresh},
 	} {

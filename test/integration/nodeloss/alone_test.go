@@ -6,9 +6,11 @@ package nodeloss_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +19,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
+	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/provisioners"
@@ -39,6 +42,7 @@ func TestOwnControllers(t *testing.T) {
 	t.Run("killed after each write", func(t *testing.T) { killedAfterEachWrite(t, e.Sibling(t)) })
 	t.Run("one identity on two nodes", func(t *testing.T) { oneIdentity(t, e.Sibling(t)) })
 	t.Run("reports of deleted nodes", func(t *testing.T) { collected(t, e.Sibling(t)) })
+	t.Run("tombstones of an earlier version", func(t *testing.T) { earlierTombstones(t, e.Sibling(t)) })
 }
 
 // run starts a controller, which is killed after the test unless it has ended.
@@ -81,8 +85,8 @@ func dryRun(t *testing.T, e *fixture.Env) {
 	if err != nil || claim.UID != before.claim.UID || claim.DeletionTimestamp != nil {
 		t.Errorf("the claim was touched: %v, %v", claim, err)
 	}
-	if list, err := s.reports.List(s.Context(), metav1.ListOptions{LabelSelector: wellknown.TombstonesLabel}); err != nil || len(list.Items) > 0 {
-		t.Errorf("there are tombstones: %v, %v", list.Items, err)
+	if tombstones := s.tombstonesOf(s.Name("a")); len(tombstones) > 0 {
+		t.Errorf("there are tombstones: %v", tombstones)
 	}
 }
 
@@ -173,6 +177,48 @@ func collected(t *testing.T, e *fixture.Env) {
 	}
 	if _, err := s.reports.Get(ctx, kept.Name, metav1.GetOptions{}); err != nil {
 		t.Errorf("the report of a node that remembers a disk: %v", err)
+	}
+}
+
+// earlierTombstones: a controller moves the tombstones that an earlier version wrote into a report. One
+// of them replaces that of a former volume of its disk.
+func earlierTombstones(t *testing.T, e *fixture.Env) {
+	s := newSite(t, e, nil)
+	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
+	defer cancel()
+	node, then := s.Name("a"), new(metav1.NewTime(time.Date(2026, 11, 1, 12, 0, 0, 0, time.Local)))
+	want := []stowage.Tombstone{
+		{Identity: "wwn:1", Class: s.class, Name: "disk1", Volume: "pv-1", VolumeUID: "uid-1", Generation: 7, State: stowage.TombstonePublished, Since: then, Released: then},
+		{Identity: "wwn:2", State: stowage.TombstoneRetained},
+	}
+	report, err := s.reports.Create(ctx, &stowage.LocalDiskReport{
+		ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{wellknown.TombstonesLabel: wellknown.TombstonesValue}},
+		Spec:       stowage.LocalDiskReportSpec{NodeName: node, Page: 1, Tombstones: want},
+	}, metav1.CreateOptions{})
+	if err != nil || len(report.Spec.Tombstones) != len(want) {
+		t.Fatalf("made %+v, %v", report, err)
+	}
+	former := want[0]
+	former.VolumeUID, former.Since = "former", new(metav1.NewTime(then.Add(-time.Hour)))
+	if _, err := s.tombstones.Create(ctx, &stowage.LocalDiskTombstone{
+		ObjectMeta: metav1.ObjectMeta{Name: stowage.TombstoneName(node, former.Identity)},
+		Spec:       stowage.LocalDiskTombstoneSpec{NodeName: node, Tombstone: former},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, e, "mover", "leaderElection: {leaderElect: false}\n")
+	if _, err := await.Object(ctx, s.reports, node, func(r *stowage.LocalDiskReport) bool {
+		return len(r.Spec.Tombstones) == 0 && r.Labels[wellknown.TombstonesLabel] == ""
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var got []stowage.Tombstone
+	for _, tombstone := range s.tombstonesOf(node) {
+		got = append(got, tombstone.Spec.Tombstone)
+	}
+	slices.SortFunc(got, func(a, b stowage.Tombstone) int { return strings.Compare(a.Identity, b.Identity) })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -66,7 +66,9 @@ func oneIdentity(t *testing.T, e *fixture.Env) {
 	if s.seen(used[a]) == nil {
 		t.Error("the volume of node a was removed while node b showed a disk of its identity")
 	}
-	a.WaitReport("without a tombstone", func(r *stowage.LocalDiskReport) bool { return len(r.Spec.Tombstones) == 0 })
+	if tombstones := s.tombstonesOf(a.Name); len(tombstones) > 0 {
+		t.Errorf("there are tombstones: %+v", tombstones)
+	}
 
 	b.Unmount(b.PathOf(b.Files, "disk1"))
 	e.Wait("the volume of node b to be removed", func() bool { return s.seen(again) == nil })

@@ -4,7 +4,6 @@
 package nodeloss_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 
@@ -14,8 +13,6 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
-
-	"stowage.dev/stowage/test/await"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -35,16 +32,15 @@ func TestForgedIdentity(t *testing.T) {
 	s.provisionerPod("b")
 	s.report(forged, stowage.EntryMissing)
 	s.WaitEvent(metav1.NamespaceDefault, forged.Name, "VolumeLost", before.pv.Name, s.Name("a"), "kubectl stowage release")
-	report, err := s.reports.Get(s.Context(), s.Name("b"), metav1.GetOptions{})
-	if err != nil || len(report.Spec.Tombstones) > 0 {
-		t.Errorf("tombstones %+v, %v, want none", report.Spec.Tombstones, err)
+	if tombstones := s.tombstonesOf(s.Name("b")); len(tombstones) > 0 {
+		t.Errorf("tombstones %+v, want none", tombstones)
 	}
 
 	// Without a claim on the disk, the volume is removed as others are.
 	if err := s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), before.pv.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Client.CoreV1().PersistentVolumes().Patch(s.Context(), before.pv.Name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	_, err := s.Client.CoreV1().PersistentVolumes().Patch(s.Context(), before.pv.Name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
@@ -72,18 +68,13 @@ func TestForgedVolumes(t *testing.T) {
 	s.report(s.volumeOf("c", "disk1", kept.Annotations[identity], corev1.PersistentVolumeReclaimDelete), stowage.EntryAvailable)
 	s.report(s.volumeOf("b", "disk1", shown.Annotations[identity], corev1.PersistentVolumeReclaimDelete), stowage.EntryAvailable)
 	var left []string
-	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
-	defer cancel()
-	_, err := await.Object(ctx, s.reports, s.Name("a"), func(report *stowage.LocalDiskReport) bool {
+	s.waitTombstones(s.Name("a"), func(tombstones []stowage.LocalDiskTombstone) bool {
 		left = nil
-		for _, stone := range report.Spec.Tombstones {
-			left = append(left, stone.Identity)
+		for _, t := range tombstones {
+			left = append(left, t.Spec.Identity)
 		}
 		return !slices.Contains(left, shown.Annotations[identity])
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	slices.Sort(left)
 	if want := []string{forged.Annotations[identity], kept.Annotations[identity]}; !slices.Equal(left, want) {
 		t.Errorf("tombstones of %q are left, want of %q", left, want)

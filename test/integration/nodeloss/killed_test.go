@@ -71,20 +71,23 @@ func (m *killedControllers) live(ctx context.Context) error {
 		return err
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &killer{ctx: ctx, die: die, m: m, next: next} })
-	made, informer, factory, err := assemble(config, m.watch)
+	made, own, factory, err := assemble(config, m.watch)
 	if err != nil {
 		return err
 	}
 	var running sync.WaitGroup
 	defer func() { die(); running.Wait(); factory.Shutdown() }()
 	factory.Start(ctx.Done())
-	running.Go(func() { informer.RunWithContext(ctx) })
+	for _, informer := range own {
+		running.Go(func() { informer.RunWithContext(ctx) })
+	}
 	factory.WaitForCacheSync(ctx.Done())
-	cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
+	cache.WaitForCacheSync(ctx.Done(), own[0].HasSynced, own[1].HasSynced)
 	return made.Run(ctx) // which ends at once if the life has
 }
 
-func assemble(config *rest.Config, watch cache.TransformFunc) (*nodeloss.Controller, cache.SharedIndexInformer, informers.SharedInformerFactory, error) {
+// assemble makes a controller, and its informers of reports and tombstones.
+func assemble(config *rest.Config, watch cache.TransformFunc) (*nodeloss.Controller, []cache.SharedIndexInformer, informers.SharedInformerFactory, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, nil, nil, err
@@ -94,10 +97,18 @@ func assemble(config *rest.Config, watch cache.TransformFunc) (*nodeloss.Control
 		return nil, nil, nil, err
 	}
 	informer, err := diskreports.NewInformer(reports)
-	if err == nil {
-		err = informer.SetTransform(watch)
-	}
 	if err != nil {
+		return nil, nil, nil, err
+	}
+	tombstones, err := diskreports.NewTombstoneClient(config)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	tombstoneInformer, err := diskreports.NewTombstoneInformer(tombstones)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if err := errors.Join(informer.SetTransform(watch), tombstoneInformer.SetTransform(watch)); err != nil {
 		return nil, nil, nil, err
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(watch))
@@ -107,9 +118,10 @@ func assemble(config *rest.Config, watch cache.TransformFunc) (*nodeloss.Control
 			Policy: controller.NodeLossKeep, Delay: metav1.Duration{Duration: time.Second},
 			OutOfService: controller.OutOfServiceIgnore, ReleasesPerMinute: new(int32(100)),
 		},
-		Client: client, Informers: factory, Reports: reports, ReportInformer: informer, Events: events.NewFakeRecorder(1000),
+		Client: client, Informers: factory, Reports: reports, ReportInformer: informer, Tombstones: tombstones, TombstoneInformer: tombstoneInformer,
+		Events: events.NewFakeRecorder(1000),
 	})
-	return made, informer, factory, err
+	return made, []cache.SharedIndexInformer{informer, tombstoneInformer}, factory, err
 }
 
 // killer kills a controller after its first write.
@@ -150,7 +162,7 @@ func (k *killer) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // resourceOf is the resource in the path of a request.
 func resourceOf(path string) string {
-	for _, resource := range []string{"persistentvolumeclaims", "persistentvolumes", "pods", "localdiskreports"} {
+	for _, resource := range []string{"persistentvolumeclaims", "persistentvolumes", "pods", "localdisktombstones"} {
 		if strings.Contains(path, "/"+resource) {
 			return resource
 		}

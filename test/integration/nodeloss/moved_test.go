@@ -62,9 +62,7 @@ func TestDiskOfALostNode(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(next.PathOf(next.Files, "disk1"), "secret")); !os.IsNotExist(err) {
 				t.Errorf("the first user's data is in a volume that is Available: %v", err)
 			}
-			n.WaitReport("without the tombstone", func(r *stowage.LocalDiskReport) bool {
-				return len(r.Spec.Tombstones) == 0 && r.Labels[wellknown.TombstonesLabel] == ""
-			})
+			s.waitTombstones(n.Name, none)
 		})
 	}
 }
@@ -96,7 +94,7 @@ func TestDiskRemoved(t *testing.T) {
 	if names := n.Names(slot); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
 	}
-	n.WaitReport("without the tombstone", func(r *stowage.LocalDiskReport) bool { return len(r.Spec.Tombstones) == 0 })
+	s.waitTombstones(n.Name, none)
 }
 
 // TestHostnames: nodes whose hostname is not their name are listed for the provisioners' policies,

@@ -29,8 +29,9 @@ import (
 // site is some nodes with local volumes.
 type site struct {
 	*fixture.Env
-	class   string
-	reports *diskreports.Client
+	class      string
+	reports    *diskreports.Client
+	tombstones *diskreports.TombstoneClient
 }
 
 // asks are annotations with the policy of a class or a claim.
@@ -45,7 +46,11 @@ func newSite(t *testing.T, e *fixture.Env, annotations map[string]string, nodes 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{Env: e, class: e.Name("disks"), reports: client}
+	tombstones, err := diskreports.NewTombstoneClient(e.Cluster.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{Env: e, class: e.Name("disks"), reports: client, tombstones: tombstones}
 	class := e.Class("disks").ReclaimPolicy(corev1.PersistentVolumeReclaimDelete)
 	for key, value := range annotations {
 		class.Annotation(key, value)
@@ -216,24 +221,50 @@ func (s *site) fail(node string) {
 	}
 }
 
-// waitGone waits until this very volume is deleted, and its node's report has a tombstone.
-func (s *site) waitGone(pv *corev1.PersistentVolume, state stowage.TombstoneState) {
+// tombstonesOf returns the tombstones of a node.
+func (s *site) tombstonesOf(node string) []stowage.LocalDiskTombstone {
 	s.T.Helper()
-	s.Wait("volume "+pv.Name+" to be removed", func() bool { return s.seen(pv) == nil })
-	report, err := s.reports.Get(s.Context(), pv.Annotations[wellknown.NodeNameAnnotation], metav1.GetOptions{})
+	list, err := s.tombstones.List(s.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	for _, stone := range report.Spec.Tombstones {
-		if stone.VolumeUID == string(pv.UID) && stone.Identity == pv.Annotations[wellknown.DiskIdentityAnnotation] && stone.State == state &&
-			report.Labels[wellknown.TombstonesLabel] == wellknown.TombstonesValue && len(report.OwnerReferences) == 0 {
+	return list.Items
+}
+
+// waitTombstones waits until the tombstones of a node are done.
+func (s *site) waitTombstones(node string, done func([]stowage.LocalDiskTombstone) bool) {
+	s.T.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
+	defer cancel()
+	changes, err := s.tombstones.Watch(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	defer changes.Stop()
+	for found := s.tombstonesOf(node); !done(found); found = s.tombstonesOf(node) {
+		if _, open := <-changes.ResultChan(); !open {
+			s.T.Fatalf("waited %s for the tombstones of node %s, which are %+v", s.Timeout, node, found)
+		}
+	}
+}
+
+// none: there are no tombstones.
+func none(tombstones []stowage.LocalDiskTombstone) bool { return len(tombstones) == 0 }
+
+// waitGone waits until this very volume is deleted, and has a tombstone.
+func (s *site) waitGone(pv *corev1.PersistentVolume, state stowage.TombstoneState) {
+	s.T.Helper()
+	s.Wait("volume "+pv.Name+" to be removed", func() bool { return s.seen(pv) == nil })
+	tombstones := s.tombstonesOf(pv.Annotations[wellknown.NodeNameAnnotation])
+	for _, t := range tombstones {
+		if t.Spec.VolumeUID == string(pv.UID) && t.Spec.Identity == pv.Annotations[wellknown.DiskIdentityAnnotation] && t.Spec.State == state && len(t.OwnerReferences) == 0 {
 			return
 		}
 	}
-	s.T.Errorf("report %s has no tombstone %s of volume %s: %+v", report.Name, state, pv.Name, report.Spec.Tombstones)
+	s.T.Errorf("there is no tombstone %s of volume %s: %+v", state, pv.Name, tombstones)
 }
 
-// released is when the claim of a volume was released, by its node's report (in seconds)
+// released is when the claim of a volume was released, by its tombstone (in seconds)
 // or the volume, if it exists; zero if it was not.
 func (s *site) released(pv *corev1.PersistentVolume) (at time.Time) {
 	s.T.Helper()
@@ -247,13 +278,9 @@ func (s *site) released(pv *corev1.PersistentVolume) (at time.Time) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		s.T.Fatal(err)
 	}
-	report, err := s.reports.Get(s.Context(), pv.Annotations[wellknown.NodeNameAnnotation], metav1.GetOptions{})
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	for _, stone := range report.Spec.Tombstones {
-		if stone.VolumeUID == string(pv.UID) && stone.Released != nil {
-			at = stone.Released.Time
+	for _, t := range s.tombstonesOf(pv.Annotations[wellknown.NodeNameAnnotation]) {
+		if t.Spec.VolumeUID == string(pv.UID) && t.Spec.Released != nil {
+			at = t.Spec.Released.Time
 		}
 	}
 	return at

@@ -72,7 +72,7 @@ func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 		return nil, err // the garbage collector of pods deletes those of nodes that do not exist
 	}
 	kinds, controller := manifests+"crd/pav/stowage.dev_", manifests+"controller/"
-	if err := c.CreateFiles(ctx, manifests+"provisioner/namespace.yaml", manifests+"crd/stowage.dev_localdiskreports.yaml", kinds+"pavprovisioners.yaml", kinds+"pavvolumes.yaml", kinds+"pavstagings.yaml", controller+"base/rbac.yaml", controller+"pav-volumes.yaml", controller+"pav-policy.yaml",
+	if err := c.CreateFiles(ctx, manifests+"provisioner/namespace.yaml", manifests+"crd/stowage.dev_localdiskreports.yaml", manifests+"crd/stowage.dev_localdisktombstones.yaml", kinds+"pavprovisioners.yaml", kinds+"pavvolumes.yaml", kinds+"pavstagings.yaml", controller+"base/rbac.yaml", controller+"pav-volumes.yaml", controller+"pav-policy.yaml",
 		manifests+"csi/rbac.yaml", manifests+"csi/policy-stagings.yaml"); err != nil {
 		return nil, err
 	}
@@ -156,20 +156,29 @@ func run(ctx context.Context, connection *rest.Config) (wait func(), err error) 
 	if err != nil {
 		return nil, err
 	}
+	tombstones, err := diskreports.NewTombstoneClient(connection)
+	if err != nil {
+		return nil, err
+	}
+	tombstoneInformer, err := diskreports.NewTombstoneInformer(tombstones)
+	if err != nil {
+		return nil, err
+	}
 	settings := &controllerv1.ControllerConfiguration{}
 	settings.SetDefaults()
 	losses, err := nodeloss.New(nodeloss.Config{
 		Namespace: settings.Namespace, Settings: settings.NodeLoss, Client: client, Informers: factory, Reports: reports, ReportInformer: reportInformer,
-		Events: events, PavVolumes: own.Volumes,
+		Tombstones: tombstones, TombstoneInformer: tombstoneInformer, Events: events, PavVolumes: own.Volumes,
 	})
 	if err != nil {
 		return nil, err
 	}
 	var running sync.WaitGroup
 	running.Go(func() { reportInformer.RunWithContext(ctx) })
+	running.Go(func() { tombstoneInformer.RunWithContext(ctx) })
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
-	cache.WaitForCacheSync(ctx.Done(), reportInformer.HasSynced)
+	cache.WaitForCacheSync(ctx.Done(), reportInformer.HasSynced, tombstoneInformer.HasSynced)
 	running.Go(func() { logEarly(ctx, shared.Run(ctx, of, on, capacity)) })
 	running.Go(func() { logEarly(ctx, losses.Run(ctx)) })
 	return func() {

@@ -169,7 +169,7 @@ func (s *setup) startController(ctx context.Context, c Config) (err error) {
 		return nil
 	}
 	s.progress("stowage-controller")
-	if err := s.cluster.CreateFiles(ctx, "manifests/crd/stowage.dev_localdiskreports.yaml", "manifests/provisioner/namespace.yaml"); err != nil {
+	if err := s.cluster.CreateFiles(ctx, "manifests/crd/stowage.dev_localdiskreports.yaml", "manifests/crd/stowage.dev_localdisktombstones.yaml", "manifests/provisioner/namespace.yaml"); err != nil {
 		return fmt.Errorf("run this from the top of the repository: %w", err)
 	}
 	config := filepath.Join(s.cluster.Folder(), "controller.yaml")

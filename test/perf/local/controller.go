@@ -119,9 +119,9 @@ func request(n, i int) localpv.Request {
 	return provisioners.Request(nodeName(n), fastDisks.Name, fmt.Sprintf("disk-%d", i), fmt.Sprintf("wwn:%08d%08d", n, i))
 }
 
-// watch makes the kind of the reports, and watches volumes and claims until ctx ends.
+// watch makes the kinds of reports and tombstones, and watches volumes and claims until ctx ends.
 func (s *owners) watch(ctx context.Context, c *cluster.Cluster) (err error) {
-	if err := c.CreateFiles(ctx, "manifests/crd/stowage.dev_localdiskreports.yaml"); err != nil {
+	if err := c.CreateFiles(ctx, "manifests/crd/stowage.dev_localdiskreports.yaml", "manifests/crd/stowage.dev_localdisktombstones.yaml"); err != nil {
 		return fmt.Errorf("run this from the top of the repository: %w", err)
 	}
 	if s.reports, err = diskreports.NewClient(c.RESTConfig()); err != nil {

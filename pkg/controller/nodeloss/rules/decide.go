@@ -29,7 +29,7 @@ const (
 	BeginRelease    Action = "BeginRelease"    // write the release on the volume, with the current time
 	DeleteClaim     Action = "DeleteClaim"     // or, of a generic ephemeral claim, its pod
 	DeletePods      Action = "DeletePods"      // Decision.Pods
-	AddTombstone    Action = "AddTombstone"    // write a tombstone to the node's report
+	AddTombstone    Action = "AddTombstone"    // write a tombstone of the disk
 	DeleteVolume    Action = "DeleteVolume"    // delete the volume
 	RemoveFinalizer Action = "RemoveFinalizer" // remove the finalizer from the volume
 	DeletePavVolume Action = "DeletePavVolume" // give up what the node has of a provisioned volume

@@ -40,7 +40,7 @@ type Facts struct {
 	Pods []Pod
 	// Terms are those of the claim, or of the class if the volume has no claim.
 	Terms Terms
-	// HasTombstone: the node's report has a tombstone of this volume.
+	// HasTombstone: there is a tombstone of this volume.
 	HasTombstone bool
 	// OtherUse describes for users what else on another node may use the volume's disk; empty if
 	// nothing does.

@@ -41,6 +41,8 @@ func TestWhyStorage(t *testing.T) {
 		"node":             "node node-a",
 		"node-down":        "no/node-c",
 		"node-gone":        "node node-x",
+		"node-tombstones":  "node node-y",
+		"pv-tombstone":     "pv local-pv-node-y-001",
 		"kind-unknown":     "configmap x",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -146,7 +146,7 @@ func Queries() []snapshot.Query {
 		queries = append(queries, snapshot.Query{Kind: kind, Whole: kind == snapshot.KindOf[*corev1.Pod]()})
 	}
 	// Of these only whether they are served.
-	for _, kind := range []snapshot.Kind{snapshot.KindOf[*stowage.LocalDisk](), snapshot.KindOf[*stowage.PavVolume](), snapshot.KindOf[*stowage.PavStaging]()} {
+	for _, kind := range []snapshot.Kind{snapshot.KindOf[*stowage.LocalDisk](), snapshot.KindOf[*stowage.LocalDiskTombstone](), snapshot.KindOf[*stowage.PavVolume](), snapshot.KindOf[*stowage.PavStaging]()} {
 		queries = append(queries, snapshot.Query{Kind: kind, Fields: "metadata.name=none"})
 	}
 	return queries

@@ -211,7 +211,7 @@ func kindOf[T snapshot.Object](s *snapshot.Snapshot) kind {
 
 // kinds checks that the API server serves the kinds of a part.
 func (a *assessment) kinds(p *part) {
-	local := []kind{kindOf[*stowage.LocalDiskReport](a.s)}
+	local := []kind{kindOf[*stowage.LocalDiskReport](a.s), kindOf[*stowage.LocalDiskTombstone](a.s)}
 	pav := []kind{kindOf[*stowage.PavProvisioner](a.s), kindOf[*stowage.PavVolume](a.s), kindOf[*stowage.PavStaging](a.s)}
 	var all []kind
 	folder := "manifests/crd"

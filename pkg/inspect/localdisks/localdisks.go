@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package localdisks joins the LocalDiskReports of nodes with PersistentVolumes.
+// Package localdisks joins the LocalDiskReports and tombstones of nodes with PersistentVolumes.
 package localdisks
 
 import (
@@ -40,12 +40,20 @@ func (d Disk) Degraded() bool {
 	}
 }
 
+// Tombstone is a disk of a node that may hold data, and has no volume.
+type Tombstone struct {
+	Node string
+	*stowage.Tombstone
+}
+
 // Reports are the reports of all nodes, which are shared with the snapshot: do not change them.
 type Reports struct {
 	// Nodes has the first page of each node's report.
 	Nodes map[string]*stowage.LocalDiskReport
 	// Disks are the entries of all pages, in no order.
 	Disks []Disk
+	// Tombstones are those that the nodes remember, and the controller's, in no order.
+	Tombstones []Tombstone
 
 	volumes map[string]int // index in Disks by the name of the volume
 }
@@ -58,6 +66,12 @@ func Read(s *snapshot.Snapshot) *Reports {
 		if report.Spec.Page == 1 {
 			r.Nodes[report.Spec.NodeName] = report
 		}
+		for i := range report.Status.Tombstones {
+			r.Tombstones = append(r.Tombstones, Tombstone{report.Spec.NodeName, &report.Status.Tombstones[i]})
+		}
+	}
+	for _, t := range snapshot.Of[*stowage.LocalDiskTombstone](s) {
+		r.Tombstones = append(r.Tombstones, Tombstone{t.Spec.NodeName, &t.Spec.Tombstone})
 	}
 	for _, report := range reports {
 		for i := range report.Status.Entries {

@@ -86,6 +86,7 @@ var (
 	own = []Kind{
 		kind[stowage.LocalDiskReport, stowage.LocalDiskReportList](stowage.SchemeGroupVersion, "localdiskreports", clusterScoped),
 		kind[stowage.LocalDisk, stowage.LocalDiskList](stowage.SchemeGroupVersion, "localdisks", clusterScoped),
+		kind[stowage.LocalDiskTombstone, stowage.LocalDiskTombstoneList](stowage.SchemeGroupVersion, "localdisktombstones", clusterScoped),
 		kind[stowage.PavProvisioner, stowage.PavProvisionerList](stowage.SchemeGroupVersion, "pavprovisioners", clusterScoped),
 		kind[stowage.PavVolume, stowage.PavVolumeList](stowage.SchemeGroupVersion, "pavvolumes", clusterScoped),
 		kind[stowage.PavStaging, stowage.PavStagingList](stowage.SchemeGroupVersion, "pavstagings", clusterScoped),

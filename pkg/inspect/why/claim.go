@@ -92,12 +92,10 @@ func (x *explainer) lostClaim(claim *corev1.PersistentVolumeClaim) {
 	x.relate(KindVolume, "", claim.Spec.VolumeName, "was bound to", x.volumeState(claim.Spec.VolumeName))
 	x.next("delete the claim and create it again: kubectl delete pvc %s -n %s", claim.Name, claim.Namespace)
 	x.link(guide.Pods.Link())
-	for _, node := range x.reports.Nodes {
-		for _, t := range slices.Concat(node.Status.Tombstones, node.Spec.Tombstones) {
-			if t.Volume == claim.Spec.VolumeName {
-				x.say("The disk of the volume, of node %s, may still have its data: %s%s.", node.Spec.NodeName, t.State, x.since(t.Since))
-				x.next("before that, look for the data: kubectl stowage why node %s", node.Spec.NodeName)
-			}
+	for _, t := range x.reports.Tombstones {
+		if t.Volume == claim.Spec.VolumeName {
+			x.say("The disk of the volume, of node %s, may still have its data: %s%s.", t.Node, t.State, x.since(t.Since))
+			x.next("before that, look for the data: kubectl stowage why node %s", t.Node)
 		}
 	}
 }

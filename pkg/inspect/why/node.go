@@ -66,7 +66,8 @@ func (x *explainer) node(name string) error {
 			volumes = append(volumes, pv)
 		}
 	}
-	if node == nil && report == nil && len(volumes) == 0 {
+	removed := x.removedVolumes(name)
+	if node == nil && report == nil && len(volumes)+removed == 0 {
 		var names []string
 		for _, n := range snapshot.Of[*corev1.Node](x.s) {
 			names = append(names, n.Name)
@@ -78,9 +79,11 @@ func (x *explainer) node(name string) error {
 	switch state {
 	case nodeMissing:
 		x.say("Node %s does not exist, and has %s.", name, format.Count(len(volumes), "volume"))
-		x.wait(v1alpha1.Wait{For: v1alpha1.WaitNode, Name: name})
-		x.next("bring the node back under its name, or have its claims released: annotation stowage.dev/node-loss=Release on the claims or the class")
-		x.link(guide.ControllerEvents.Link())
+		if len(volumes) > 0 {
+			x.wait(v1alpha1.Wait{For: v1alpha1.WaitNode, Name: name})
+			x.next("bring the node back under its name, or have its claims released: annotation stowage.dev/node-loss=Release on the claims or the class")
+			x.link(guide.ControllerEvents.Link())
+		}
 	case nodeNotReady:
 		c := readyCondition(node)
 		x.report.Since = &c.LastTransitionTime
@@ -95,6 +98,11 @@ func (x *explainer) node(name string) error {
 	if node != nil && node.Spec.Unschedulable {
 		x.say("It is cordoned: no pod is placed on it.")
 	}
+	if removed > 0 {
+		x.say("The controller has removed %s that the node had, and keeps tombstones: if their disks appear again, they are cleaned, or kept if the tombstone is Retained.", format.Count(removed, "volume"))
+		x.next("kubectl get localdisktombstones --field-selector spec.nodeName=%s", name)
+		x.link(guide.Tombstones.Link())
+	}
 	x.nodeReport(name, report)
 	x.nodeDisks(name)
 	lost := 0
@@ -107,6 +115,16 @@ func (x *explainer) node(name string) error {
 		}
 	}
 	return nil
+}
+
+// removedVolumes counts the tombstones of a node.
+func (x *explainer) removedVolumes(node string) (n int) {
+	for _, t := range snapshot.Of[*stowage.LocalDiskTombstone](x.s) {
+		if t.Spec.NodeName == node {
+			n++
+		}
+	}
+	return n
 }
 
 // nodeReport explains the state of a node's provisioner.
@@ -136,10 +154,6 @@ func (x *explainer) nodeReport(name string, report *stowage.LocalDiskReport) {
 	}
 	if n := report.Status.Truncated; n > 0 {
 		x.say("%s are in no page of the report, because there are too many.", format.Count(int(n), "entry"))
-	}
-	if n := len(report.Spec.Tombstones); n > 0 {
-		x.say("The controller has removed %s that the node had, and keeps tombstones: if their disks appear again, they are cleaned, or kept if the tombstone is Retained.", format.Count(n, "volume"))
-		x.link(guide.Tombstones.Link())
 	}
 	if n := len(report.Status.Tombstones); n > 0 {
 		x.say("The node has records of %s that may hold data and have no volume.", format.Count(n, "disk"))

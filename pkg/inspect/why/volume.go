@@ -32,7 +32,7 @@ import (
 func StorageKinds() []snapshot.Kind {
 	return []snapshot.Kind{
 		snapshot.KindOf[*corev1.PersistentVolumeClaim](), snapshot.KindOf[*corev1.PersistentVolume](), snapshot.KindOf[*corev1.Pod](),
-		snapshot.KindOf[*corev1.Node](), snapshot.KindOf[*storagev1.StorageClass](), snapshot.KindOf[*stowage.LocalDiskReport](),
+		snapshot.KindOf[*corev1.Node](), snapshot.KindOf[*storagev1.StorageClass](), snapshot.KindOf[*stowage.LocalDiskReport](), snapshot.KindOf[*stowage.LocalDiskTombstone](),
 		snapshot.KindOf[*stowage.PavProvisioner](), snapshot.KindOf[*stowage.PavVolume](), snapshot.KindOf[*stowage.PavStaging](),
 	}
 }
@@ -72,11 +72,9 @@ func (x *explainer) noVolume(name string) error {
 	if found, ok := x.reports.OfVolume(name); ok {
 		return &NotFoundError{Kind: KindVolume, Name: name, Hint: "a report still names it: kubectl stowage why disk " + diskName(found)}
 	}
-	for _, report := range x.reports.Nodes {
-		for _, t := range slices.Concat(report.Status.Tombstones, report.Spec.Tombstones) {
-			if t.Volume == name {
-				return &NotFoundError{Kind: KindVolume, Name: name, Hint: fmt.Sprintf("it was on node %s, and its disk may hold data (%s): kubectl stowage why node %s", report.Spec.NodeName, t.State, report.Spec.NodeName)}
-			}
+	for _, t := range x.reports.Tombstones {
+		if t.Volume == name {
+			return &NotFoundError{Kind: KindVolume, Name: name, Hint: fmt.Sprintf("it was on node %s, and its disk may hold data (%s): kubectl stowage why node %s", t.Node, t.State, t.Node)}
 		}
 	}
 	var names []string

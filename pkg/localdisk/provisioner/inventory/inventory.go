@@ -7,6 +7,7 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -155,7 +156,7 @@ func (l *Lister) Run(ctx context.Context) {
 			wait = 0
 		} else if ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to list the disks of the node; retrying")
-			wait, l.objects = min(2*wait+passPause, retryMax), nil
+			wait = min(2*wait+passPause, retryMax)
 		}
 		select {
 		case <-ctx.Done():
@@ -197,12 +198,27 @@ func (l *Lister) pass(ctx context.Context) error {
 	if err := l.remember(next); err != nil {
 		return err
 	}
+	var failed []error
 	for _, slot := range slices.Sorted(maps.Keys(next)) {
-		if err := l.write(ctx, slot, next[slot]); err != nil {
-			return err
+		err := l.write(ctx, slot, next[slot])
+		if err != nil {
+			failed = append(failed, err)
+		}
+		if err != nil && !ofOneObject(err) {
+			break
 		}
 	}
-	return nil
+	return errors.Join(failed...)
+}
+
+// ofOneObject reports whether a request was refused for its object. The others may be written then.
+func ofOneObject(err error) bool {
+	return absent(err) || apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
+}
+
+// absent reports whether a request failed because its object does not exist, though its kind does.
+func absent(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // read reads the objects of the node by their names, if that is due. A list would cost the API
@@ -211,28 +227,61 @@ func (l *Lister) read(ctx context.Context) error {
 	if l.objects != nil && time.Since(l.got) < reread {
 		return nil
 	}
-	objects, absent, used := map[int]*stowage.LocalDisk{}, 0, l.Slots.DiskSlots()
+	objects, missing, used := map[int]*stowage.LocalDisk{}, 0, l.Slots.DiskSlots()
 	for slot := range stowage.MaxLocalDisks {
-		if used > 0 && slot >= used || used <= 0 && absent == gap {
+		if used > 0 && slot >= used || used <= 0 && missing == gap {
 			break
 		}
-		name, err := l.name(slot)
+		object, err := l.get(ctx, slot)
 		if err != nil {
 			return err
 		}
-		// What the API server has in memory suffices: each write is a compare-and-swap.
-		object, err := l.Disks.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
-		switch {
-		case err == nil:
-			objects[slot], absent = object, 0
-		case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-			absent++
-		default: // also if there is no such kind
-			return fmt.Errorf("get LocalDisk %s, whose kind is in manifests/crd: %w", name, err)
+		if object == nil {
+			missing++
+			continue
 		}
+		objects[slot], missing = object, 0
 	}
 	l.objects, l.got = objects, time.Now()
 	return nil
+}
+
+// get returns the object of a slot; nil if there is none.
+func (l *Lister) get(ctx context.Context, slot int) (*stowage.LocalDisk, error) {
+	name, err := l.name(slot)
+	if err != nil {
+		return nil, err
+	}
+	// What the API server has in memory suffices: each write is a compare-and-swap.
+	object, err := l.Disks.Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
+	switch {
+	case absent(err):
+		return nil, nil
+	case err != nil: // also if there is no such kind
+		return nil, fmt.Errorf("get LocalDisk %s, whose kind is in manifests/crd: %w", name, err)
+	}
+	return object, nil
+}
+
+// readAgain reads the object of a slot after a write was refused, if that shows that it is not what
+// was read: others write too, and a write whose answer was lost may have succeeded. Only this object
+// is read, since writes of all nodes fail while the API server is overloaded.
+func (l *Lister) readAgain(ctx context.Context, slot int, refused error) error {
+	var object *stowage.LocalDisk
+	switch {
+	case absent(refused):
+	case apierrors.IsAlreadyExists(refused), apierrors.IsConflict(refused):
+		var err error
+		if object, err = l.get(ctx, slot); err != nil {
+			return errors.Join(refused, err)
+		}
+	default:
+		return refused
+	}
+	if l.objects[slot] = object; object == nil {
+		delete(l.objects, slot)
+	}
+	return refused
 }
 
 // remember stores which slots are in use, before objects are created in those of next.
@@ -351,7 +400,7 @@ func (l *Lister) write(ctx context.Context, slot int, status stowage.LocalDiskSt
 	object.Status = status
 	updated, err := l.Disks.UpdateStatus(ctx, object, metav1.UpdateOptions{})
 	if err != nil {
-		return fmt.Errorf("update LocalDisk %s: %w", object.Name, err)
+		return l.readAgain(ctx, slot, fmt.Errorf("update LocalDisk %s: %w", object.Name, err))
 	}
 	l.objects[slot] = updated
 	klog.FromContext(ctx).V(2).Info("Wrote the status of a disk", "disk", object.Name, "device", status.Device, "state", status.State, "reason", status.Reason, "health", status.Health)
@@ -372,7 +421,7 @@ func (l *Lister) create(ctx context.Context, slot int) error {
 		Spec:       stowage.LocalDiskSpec{NodeName: l.Node},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("create LocalDisk %s: %w", name, err)
+		return l.readAgain(ctx, slot, fmt.Errorf("create LocalDisk %s: %w", name, err))
 	}
 	l.objects[slot] = object
 	return nil

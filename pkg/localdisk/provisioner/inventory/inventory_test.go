@@ -5,6 +5,7 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
 
@@ -37,7 +39,9 @@ type node struct {
 	enabled  bool
 	objects  map[string]stowage.LocalDisk
 	noKind   bool
-	slots    int // in the records
+	refused  map[string]error // requests
+	lost     map[string]bool  // requests that are done, but not answered the first time
+	slots    int              // in the records
 	requests []string
 	reads    []string
 }
@@ -79,6 +83,16 @@ func (n *node) request(format string, args ...any) error {
 	n.requests = append(n.requests, fmt.Sprintf(format, args...))
 	if n.noKind {
 		return apierrors.NewGenericServerResponse(404, "get", resource, "", "the server could not find the requested resource", 0, true)
+	}
+	return n.refused[n.requests[len(n.requests)-1]]
+}
+
+// answer returns the error of a client that gets no answer to the last request.
+func (n *node) answer() error {
+	last := n.requests[len(n.requests)-1]
+	if n.lost[last] {
+		delete(n.lost, last)
+		return apierrors.NewTimeoutError("no answer", 0)
 	}
 	return nil
 }
@@ -123,8 +137,10 @@ func (n *node) Create(_ context.Context, d *stowage.LocalDisk, _ metav1.CreateOp
 	if _, exists := n.objects[d.Name]; exists {
 		return nil, apierrors.NewAlreadyExists(resource, d.Name)
 	}
-	n.objects[d.Name] = *d.DeepCopy()
-	return d.DeepCopy(), nil
+	created := d.DeepCopy()
+	created.ResourceVersion = "1"
+	n.objects[d.Name] = *created
+	return created.DeepCopy(), n.answer()
 }
 
 func (n *node) UpdateStatus(_ context.Context, d *stowage.LocalDisk, _ metav1.UpdateOptions) (*stowage.LocalDisk, error) {
@@ -133,11 +149,17 @@ func (n *node) UpdateStatus(_ context.Context, d *stowage.LocalDisk, _ metav1.Up
 	if err := n.request("update %s %s %s", d.Name, d.Status.Device, d.Status.State); err != nil {
 		return nil, err
 	}
-	if _, exists := n.objects[d.Name]; !exists {
+	last, exists := n.objects[d.Name]
+	switch {
+	case !exists:
 		return nil, apierrors.NewNotFound(resource, d.Name)
+	case last.ResourceVersion != d.ResourceVersion:
+		return nil, apierrors.NewConflict(resource, d.Name, errors.New("it was changed"))
 	}
-	n.objects[d.Name] = *d.DeepCopy()
-	return d.DeepCopy(), nil
+	updated := d.DeepCopy()
+	updated.ResourceVersion += "1"
+	n.objects[d.Name] = *updated
+	return updated.DeepCopy(), n.answer()
 }
 
 // start runs a lister, and returns how to stop it.
@@ -209,7 +231,7 @@ func TestLister(t *testing.T) {
 				})
 				n.attach("/dev/sdc", "wwn:c", "1")
 			},
-			want: append(append([]string{"create a.02"}, gets(2)...), "update a.02 /dev/sdc Eligible"),
+			want: []string{"create a.02", "get a.02", "update a.02 /dev/sdc Eligible"},
 		}},
 		"names of devices that change with a restart": {two, {
 			do:   func(n *node, _ *disk.Scanned) { n.attach("/dev/sda", b, "2"); n.attach("/dev/sdb", a, "2") },
@@ -253,7 +275,27 @@ func TestLister(t *testing.T) {
 		},
 		"an object that is deleted, and its disk changes": {two, {
 			do:   func(n *node, s *disk.Scanned) { n.set(func() { delete(n.objects, "a.00") }); linked(n, s) },
-			want: append(append([]string{"update a.00 /dev/sda Assigned"}, gets(1)...), "create a.00", "update a.00 /dev/sda Assigned"),
+			want: []string{"update a.00 /dev/sda Assigned", "create a.00", "update a.00 /dev/sda Assigned"},
+		}},
+		"answers that are lost": {{
+			do: func(n *node, s *disk.Scanned) {
+				n.set(func() { n.lost = map[string]bool{"create a.00": true, "update a.01 /dev/sdb Eligible": true} })
+				two.do(n, s)
+			},
+			after: 3 * time.Minute,
+			want: append(gets(gap-1), "create a.00", "create a.00", "get a.00", "create a.01", "update a.01 /dev/sdb Eligible",
+				"update a.00 /dev/sda Eligible", "update a.01 /dev/sdb Eligible", "get a.01"),
+		}},
+		"a disk whose status is refused": {{
+			do: func(n *node, s *disk.Scanned) {
+				n.set(func() {
+					n.refused = map[string]error{"update a.00 /dev/sda Eligible": apierrors.NewInvalid(schema.GroupKind{Kind: "LocalDisk"}, "a.00", nil)}
+				})
+				two.do(n, s)
+			},
+			after: 5 * time.Minute, // four retries
+			want: append(append(gets(gap-1), "create a.00", "update a.00 /dev/sda Eligible", "create a.01", "update a.01 /dev/sdb Eligible"),
+				slices.Repeat([]string{"update a.00 /dev/sda Eligible"}, 4)...),
 		}},
 		"no kind LocalDisk": {{
 			do:    func(n *node, _ *disk.Scanned) { n.attach("/dev/sda", a, "1"); n.set(func() { n.noKind = true }) },

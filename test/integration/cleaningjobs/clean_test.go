@@ -5,6 +5,7 @@ package cleaningjobs_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"testing"
 
@@ -66,6 +67,40 @@ func TestClean(t *testing.T) {
 		return len(r.Status.Jobs) == 0
 	})
 	hasLittle(t, n)
+}
+
+// TestCleanSelected: Jobs clean disks that the rules of classes select, one for each volume mode, and
+// the disks are published again.
+func TestCleanSelected(t *testing.T) {
+	n := newNode(t)
+	devices := []string{n.Attach(n.Image("nvme0", "64M")), n.Attach(n.Image("nvme1", "64M"))}
+	for i, class := range []string{n.Files, n.Blocks} {
+		n.Select(class, map[string]any{"include": []any{map[string]any{"serial": fmt.Sprintf("S%d", i)}}})
+	}
+	share(t, n)
+	sys := node.NVMeTree(t, devices)
+	n.Args = append(n.Args, "--host-sys="+sys)
+	startKubelet(t, n).setSys(sys)
+	n.Start()
+	formatted, raw := n.Claim(n.Files, node.NVMeSlot(0)), n.Claim(n.Blocks, node.NVMeSlot(1))
+	n.Command("mkfs.ext4", "-q", "-F", devices[0])
+	if err := os.WriteFile(devices[1], bytes.Repeat([]byte("secret"), 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.Command("sync", devices[1])
+	n.Release(formatted)
+	n.Release(raw)
+	n.WaitRepublished(n.Files, node.NVMeSlot(0), formatted)
+	n.WaitRepublished(n.Blocks, node.NVMeSlot(1), raw)
+	if found := n.Command("sh", "-c", "blkid -p "+devices[0]+" || test $? = 2"); found != "" {
+		t.Errorf("on %s is %s", devices[0], found)
+	}
+	if text, err := os.ReadFile(devices[1]); err != nil || len(bytes.Trim(text, "\x00")) > 0 {
+		t.Errorf("%s does not read as zeros: %v", devices[1], err)
+	}
+	if names := made(t, n); len(names) != 2 {
+		t.Errorf("the Jobs are %q, want one for each volume", names)
+	}
 }
 
 // hasLittle checks the privileges of the Jobs in the API server.

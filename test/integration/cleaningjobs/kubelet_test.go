@@ -37,6 +37,8 @@ type kubelet struct {
 	group sync.WaitGroup
 	mu    sync.Mutex
 	pods  map[types.UID]*cluster.Process
+	// sys, if set, is what containers have as /sys.
+	sys string
 	// waiting, if set, is the reason why no container of a new pod starts.
 	waiting string
 }
@@ -109,7 +111,12 @@ func (k *kubelet) run(pod *corev1.Pod) *cluster.Process {
 		}
 		args = append(args, arg)
 	}
-	process, err := k.n.Env.Cluster.StartCommand("pod", k.n.Binary, args, nil)
+	binary := k.n.Binary
+	if k.sys != "" {
+		args = append([]string{"--mount", "sh", "-c", `mount --bind "$0" /sys && exec "$@"`, k.sys, binary}, args...)
+		binary = "unshare"
+	}
+	process, err := k.n.Env.Cluster.StartCommand("pod", binary, args, nil)
 	if err != nil {
 		k.t.Error(err)
 		return nil
@@ -176,6 +183,13 @@ type podClient interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.Pod, error)
 	UpdateStatus(ctx context.Context, pod *corev1.Pod, opts metav1.UpdateOptions) (*corev1.Pod, error)
 	Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error
+}
+
+// setSys sets what new containers have as /sys.
+func (k *kubelet) setSys(sys string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.sys = sys
 }
 
 // hold makes the containers of new pods wait with a reason, or run if it is empty.

@@ -8,58 +8,18 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
-	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
-	"stowage.dev/stowage/pkg/testing/sysfstree"
 
 	"stowage.dev/stowage/test/integration/node"
 )
-
-// nvmeTree returns a sysfs in which loop devices are NVMe disks, since rules select no loop
-// devices. The counters are those of the loop devices.
-func nvmeTree(t *testing.T, devices []string) string {
-	t.Helper()
-	var archive txtar.Archive
-	counters := map[string]string{}
-	for i, device := range devices {
-		var st unix.Stat_t
-		if err := unix.Stat(device, &st); err != nil {
-			t.Fatal(err)
-		}
-		base := filepath.Base(device)
-		folder := fmt.Sprintf("sys/devices/pci0000:00/0000:00:1d.0/0000:3d:00.%d/nvme/nvme%d/%s/", i, i, base)
-		for name, text := range map[string]string{
-			"dev": fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)), "size": strconv.Itoa(64 << 20 / 512), "ro": "0", "removable": "0",
-			"queue/rotational": "0", "queue/iostats": "1", "diskseq": strconv.Itoa(100 + i),
-			"wwid": fmt.Sprintf("eui.0025385b71b0000%d", i), "device/model": "ACME NVMe", "device/serial": fmt.Sprintf("S%d", i),
-		} {
-			archive.Files = append(archive.Files, txtar.File{Name: folder + name, Data: []byte(text + "\n")})
-		}
-		counters[folder+"stat"] = filepath.Join("/sys/class/block", base, "stat")
-	}
-	root := sysfstree.Unpack(t, &archive)
-	for name, counter := range counters {
-		if err := os.Symlink(counter, filepath.Join(root, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return filepath.Join(root, "sys")
-}
-
-// slotOfNVMe is the slot of NVMe disk i.
-func slotOfNVMe(i int) string {
-	return decide.SlotName(disk.Identity(fmt.Sprintf("nvme:eui.0025385b71b0000%d", i)))
-}
 
 // TestRules: disks that a rule selects are published and cleaned as those of a folder, under the
 // rights and policies of the manifests. One with data is published when that is acknowledged, one that
@@ -72,19 +32,19 @@ func TestRules(t *testing.T) {
 		devices = append(devices, n.Attach(n.Image(fmt.Sprintf("nvme%d", i), "64M")))
 	}
 	n.Command("mkfs.ext4", "-q", "-F", devices[1])
-	n.Args = append(n.Args, "--host-sys="+nvmeTree(t, devices))
+	n.Args = append(n.Args, "--host-sys="+node.NVMeTree(t, devices))
 	n.Select(n.Files, map[string]any{
 		"include": []any{map[string]any{"transport": "nvme", "model": "ACME*"}}, "exclude": []any{map[string]any{"serial": "S2"}},
 	})
 	n.Start()
 
 	t.Log("A blank disk is published, and one with data is not")
-	published := n.WaitPhase(n.Files, slotOfNVMe(0), corev1.VolumeAvailable)
+	published := n.WaitPhase(n.Files, node.NVMeSlot(0), corev1.VolumeAvailable)
 	if want := localpv.LinkPath(n.Files, published.Name); published.Spec.Local.Path != want {
 		t.Errorf("the path is %s, want %s", published.Spec.Local.Path, want)
 	}
-	found := n.WaitEntry(n.Files, slotOfNVMe(1), stowage.EntrySkipped, string(disk.NotEmpty))
-	if _, err := os.Lstat(n.PathOf(n.Files, slotOfNVMe(2))); !os.IsNotExist(err) {
+	found := n.WaitEntry(n.Files, node.NVMeSlot(1), stowage.EntrySkipped, string(disk.NotEmpty))
+	if _, err := os.Lstat(n.PathOf(n.Files, node.NVMeSlot(2))); !os.IsNotExist(err) {
 		t.Errorf("the excluded disk is linked (%v)", err)
 	}
 
@@ -92,10 +52,10 @@ func TestRules(t *testing.T) {
 	if err := n.AnnotateReport(n.Env.Context(), wellknown.PublishRetainedAnnotation, found.Acknowledgement); err != nil {
 		t.Fatal(err)
 	}
-	n.WaitPhase(n.Files, slotOfNVMe(1), corev1.VolumeAvailable)
+	n.WaitPhase(n.Files, node.NVMeSlot(1), corev1.VolumeAvailable)
 
 	t.Log("The first gets a claim, and is cleaned and published again when that is deleted")
-	volume := n.Claim(n.Files, slotOfNVMe(0))
+	volume := n.Claim(n.Files, node.NVMeSlot(0))
 	waitLink(n, volume, stowage.LinkPresent)
 	if target, err := os.Readlink(volume.Spec.Local.Path); target != devices[0] {
 		t.Errorf("the link leads to %q (%v), want %s", target, err, devices[0])
@@ -115,20 +75,20 @@ func TestRules(t *testing.T) {
 		target, err := os.Readlink(volume.Spec.Local.Path)
 		return err == nil && target == devices[0]
 	})
-	if now := n.Volume(n.Files, slotOfNVMe(0)); now == nil || now.UID != volume.UID || now.Annotations[wellknown.DiskAnnotation] != "" {
+	if now := n.Volume(n.Files, node.NVMeSlot(0)); now == nil || now.UID != volume.UID || now.Annotations[wellknown.DiskAnnotation] != "" {
 		t.Errorf("the volume is now %v", now)
 	}
 
 	n.Release(volume)
-	n.WaitRepublished(n.Files, slotOfNVMe(0), volume)
+	n.WaitRepublished(n.Files, node.NVMeSlot(0), volume)
 
 	t.Log("The rules select another disk only")
 	n.Select(n.Files, map[string]any{"include": []any{map[string]any{"serial": "S2"}}})
-	n.WaitPhase(n.Files, slotOfNVMe(2), corev1.VolumeAvailable)
-	n.WaitNone(n.Files, slotOfNVMe(0))
-	n.WaitEntry(n.Files, slotOfNVMe(1), stowage.EntryAvailable, string(disk.NotConfigured))
+	n.WaitPhase(n.Files, node.NVMeSlot(2), corev1.VolumeAvailable)
+	n.WaitNone(n.Files, node.NVMeSlot(0))
+	n.WaitEntry(n.Files, node.NVMeSlot(1), stowage.EntryAvailable, string(disk.NotConfigured))
 	n.Env.Wait("the link of the former disk to be removed", func() bool {
-		_, err := os.Lstat(n.PathOf(n.Files, slotOfNVMe(0)))
+		_, err := os.Lstat(n.PathOf(n.Files, node.NVMeSlot(0)))
 		return os.IsNotExist(err)
 	})
 }
@@ -150,7 +110,7 @@ func waitLink(n *node.Node, volume *corev1.PersistentVolume, state string) {
 func TestFolderToRules(t *testing.T) {
 	n := newNode(t)
 	device := n.Attach(n.Image("nvme0", "64M"))
-	n.Args = append(n.Args, "--host-sys="+nvmeTree(t, []string{device}))
+	n.Args = append(n.Args, "--host-sys="+node.NVMeTree(t, []string{device}))
 	link := n.PathOf(n.Files, "a")
 	n.Link(device, link)
 	rules := n.AddClass("rules", nil)
@@ -174,7 +134,7 @@ func TestFolderToRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.WaitNone(n.Files, "a")
-	n.WaitPhase(rules, slotOfNVMe(0), corev1.VolumeAvailable)
+	n.WaitPhase(rules, node.NVMeSlot(0), corev1.VolumeAvailable)
 }
 
 // TestClassGetsRules: a class that had a folder gets rules that select the disks of its volumes, one of
@@ -182,7 +142,7 @@ func TestFolderToRules(t *testing.T) {
 func TestClassGetsRules(t *testing.T) {
 	n := newNode(t)
 	devices := []string{n.Attach(n.Image("nvme0", "64M")), n.Attach(n.Image("nvme1", "64M"))}
-	n.Args = append(n.Args, "--host-sys="+nvmeTree(t, devices))
+	n.Args = append(n.Args, "--host-sys="+node.NVMeTree(t, devices))
 	n.Link(devices[0], n.PathOf(n.Files, "a"))
 	n.Link(devices[1], n.PathOf(n.Files, "b"))
 	n.Start()
@@ -202,13 +162,13 @@ func TestClassGetsRules(t *testing.T) {
 
 	n.Select(n.Files, map[string]any{"include": []any{map[string]any{"transport": "nvme"}}})
 	for i, want := range []*corev1.PersistentVolume{volume, free} {
-		now := n.WaitVolume(n.Files, slotOfNVMe(i), "the volume of disk "+devices[i], func(pv *corev1.PersistentVolume) bool { return pv != nil })
+		now := n.WaitVolume(n.Files, node.NVMeSlot(i), "the volume of disk "+devices[i], func(pv *corev1.PersistentVolume) bool { return pv != nil })
 		if now.UID != want.UID || now.DeletionTimestamp != nil {
 			t.Errorf("%s has volume %s, want %s", devices[i], now.Name, want.Name)
 		}
 	}
-	n.WaitEntry(n.Files, slotOfNVMe(0), stowage.EntryBound, "")
-	n.WaitEntry(n.Files, slotOfNVMe(1), stowage.EntryAvailable, "")
+	n.WaitEntry(n.Files, node.NVMeSlot(0), stowage.EntryBound, "")
+	n.WaitEntry(n.Files, node.NVMeSlot(1), stowage.EntryAvailable, "")
 	if after, err := os.Lstat(link); err != nil || !os.SameFile(before, after) {
 		t.Errorf("the link was removed or replaced (%v)", err)
 	}
@@ -227,5 +187,5 @@ func TestClassGetsRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Release(volume)
-	n.WaitRepublished(n.Files, slotOfNVMe(0), volume)
+	n.WaitRepublished(n.Files, node.NVMeSlot(0), volume)
 }

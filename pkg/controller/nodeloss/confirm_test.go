@@ -143,16 +143,22 @@ func TestGivingUpOnStaleCaches(t *testing.T) {
 func TestNoVolumeIsRemovedWithoutTombstone(t *testing.T) {
 	t.Parallel()
 	name := stowage.TombstoneName("a", "wwn:1")
+	kept := tombstoneObject(name, "a", "wwn:1", "old")
+	kept.Spec.State = stowage.TombstoneRetained
 	for what, tc := range map[string]struct {
 		tombstone *stowage.LocalDiskTombstone
 		want      error
+		retain    bool // the policy of the volume
 	}{
-		"it is there":                       {tombstoneObject(name, "a", "wwn:1", "old"), nil},
-		"it is of another volume":           {tombstoneObject(name, "a", "wwn:1", "new"), loop.ErrStale},
-		"it is of another disk":             {tombstoneObject(name, "a", "wwn:2", "old"), loop.ErrStale},
-		"it is of another node":             {tombstoneObject(name, "b", "wwn:1", "old"), loop.ErrStale},
-		"an administrator deleted it":       {nil, loop.ErrStale},
-		"there is one only of another name": {tombstoneObject("ldt-other", "a", "wwn:1", "old"), loop.ErrStale},
+		"it is there":                       {tombstoneObject(name, "a", "wwn:1", "old"), nil, false},
+		"it keeps the data":                 {kept, nil, false},
+		"it keeps the data, as the volume":  {kept, nil, true},
+		"the volume's policy is Retain now": {tombstoneObject(name, "a", "wwn:1", "old"), loop.ErrStale, true},
+		"it is of another volume":           {tombstoneObject(name, "a", "wwn:1", "new"), loop.ErrStale, false},
+		"it is of another disk":             {tombstoneObject(name, "a", "wwn:2", "old"), loop.ErrStale, false},
+		"it is of another node":             {tombstoneObject(name, "b", "wwn:1", "old"), loop.ErrStale, false},
+		"an administrator deleted it":       {nil, loop.ErrStale, false},
+		"there is one only of another name": {tombstoneObject("ldt-other", "a", "wwn:1", "old"), loop.ErrStale, false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -161,7 +167,10 @@ func TestNoVolumeIsRemovedWithoutTombstone(t *testing.T) {
 				api.put(tc.tombstone)
 			}
 			volume := ownedVolume("pv", "a", "wwn:1")
-			volume.UID = "old"
+			volume.UID, volume.Spec.PersistentVolumeReclaimPolicy = "old", corev1.PersistentVolumeReclaimDelete
+			if tc.retain {
+				volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+			}
 			f := &volumeFacts{volume: volume, node: "a"}
 			for _, do := range []rules.Action{rules.DeleteVolume, rules.RemoveFinalizer} {
 				if tc.want == nil {

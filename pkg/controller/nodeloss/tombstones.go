@@ -39,7 +39,7 @@ func newTombstone(f *volumeFacts) stowage.Tombstone {
 		Identity: v.Annotations[wellknown.DiskIdentityAnnotation], Class: v.Spec.StorageClassName, Volume: v.Name, VolumeUID: string(v.UID),
 		Generation: generation, State: stowage.TombstonePublished, Since: new(metav1.NewTime(f.Now)),
 	}
-	if v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+	if retains(v) {
 		tombstone.State = stowage.TombstoneRetained
 	}
 	if local, problem := localpv.VolumeOf(v, nil); problem == nil {
@@ -51,10 +51,18 @@ func newTombstone(f *volumeFacts) stowage.Tombstone {
 	return tombstone
 }
 
-// isOf reports whether a tombstone is that of a volume. A node may have been given another
-// tombstone of this name by hand.
+// isOf reports whether a tombstone is that of a volume. An administrator may have created another
+// one of this name, or have set the volume's policy to Retain after the tombstone was written.
 func isOf(t *stowage.LocalDiskTombstone, f *volumeFacts) bool {
+	if retains(f.volume) && t.Spec.State != stowage.TombstoneRetained {
+		return false
+	}
 	return t.Spec.NodeName == f.node && t.Spec.VolumeUID == string(f.volume.UID) && t.Spec.Identity == f.volume.Annotations[wellknown.DiskIdentityAnnotation]
+}
+
+// retains reports whether the data of a volume is kept when it is released.
+func retains(volume *corev1.PersistentVolume) bool {
+	return volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete
 }
 
 // hasTombstone reports whether the informer has the tombstone of the volume.

@@ -254,8 +254,11 @@ func TestAddTombstone(t *testing.T) {
 		policy   corev1.PersistentVolumeReclaimPolicy
 		want     stowage.TombstoneState // none: it is not written
 	}{
-		"the first of its disk":           {want: stowage.TombstonePublished},
-		"of policy Retain":                {policy: corev1.PersistentVolumeReclaimRetain, want: stowage.TombstoneRetained},
+		"the first of its disk": {want: stowage.TombstonePublished},
+		"of policy Retain":      {policy: corev1.PersistentVolumeReclaimRetain, want: stowage.TombstoneRetained},
+		"the policy is Retain since it was written": {
+			policy: corev1.PersistentVolumeReclaimRetain, before: tombstoneObject(name, "a", "wwn:1", "uid"), want: stowage.TombstoneRetained,
+		},
 		"there is one of a former volume": {before: tombstoneObject(name, "a", "wwn:1", "former"), want: stowage.TombstonePublished},
 		"the node has as many as it may":  {others: stowage.MaxTombstones},
 		"it has, and this one replaces another": {

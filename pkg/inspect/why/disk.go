@@ -301,6 +301,8 @@ var nextSteps = map[disk.Reason]string{
 	disk.IdentityUnproven:      "if the disk is the same, write the annotation of the message",
 	disk.SignatureLost:         "restore the file system, or delete the claim",
 	disk.FilesystemChanged:     "if the file system is the volume's, accept it with the annotation stowage.dev/same-filesystem, or restore the former one",
+	disk.MkfsMissing:           "add mkfs to the provisioner's image, or set mount of the class to Kubelet",
+	disk.MkfsFailed:            "see the message of mkfs; it is retried",
 	disk.Grown:                 "see docs/operate.md, Grow a disk",
 	disk.VolumeInUse:           "end what still uses the volume on the node",
 	disk.Recycle:               "set the volume's reclaim policy to Delete or Retain",

@@ -29,6 +29,9 @@ const (
 	// ProveBlank: read the whole device in the background, then decide again. Any other
 	// decision cancels the read.
 	ProveBlank Action = "ProveBlank"
+	// MakeFilesystem: write Record.Formatting with Decision.Generation, then make that file system
+	// in the background, then write it as Record.Filesystem.
+	MakeFilesystem Action = "MakeFilesystem"
 	// FindUsers: find out Users.
 	FindUsers Action = "FindUsers"
 	// Create: write the record as Published, then create the volume, with
@@ -60,9 +63,9 @@ const (
 	ReadSuperblock Action = "ReadSuperblock"
 	// RecordFilesystem: write Superblock.Format to the record.
 	RecordFilesystem Action = "RecordFilesystem"
-	// AddLink: point the volume's link to Fact.Device.
+	// AddLink: point the volume's link to Fact.Device, or mount that at the volume's path.
 	AddLink Action = "AddLink"
-	// RemoveLink: remove the volume's link.
+	// RemoveLink: remove the volume's link, or detach its mount.
 	RemoveLink Action = "RemoveLink"
 	// RemoveFinalizer: remove the finalizer from the volume.
 	RemoveFinalizer Action = "RemoveFinalizer"
@@ -77,7 +80,7 @@ type Decision struct {
 	State stowage.EntryState
 	// Problem is why the slot is not as desired; nil if it is.
 	Problem *disk.Problem
-	// Generation is set for Create, Clean and MarkClean.
+	// Generation is set for MakeFilesystem, Create, Clean and MarkClean.
 	Generation int64
 	// Mark is set for MarkDisk.
 	Mark disk.Mark

@@ -17,6 +17,9 @@ import (
 // proven to be the volume's and, for volume mode Filesystem, its content is what the node's
 // record says: nothing before the first use, the same file system afterwards. Without the link
 // kubelet does not start pods. Existing mounts are not affected.
+//
+// If the provisioner mounts the volume's file system, all this is said of the mount: the path is
+// a folder in the file system.
 func Link(s *Slot) Decision {
 	v := s.Volume
 	switch {
@@ -95,6 +98,8 @@ func confirmed(s *Slot) bool {
 func unformatted(s *Slot) Decision {
 	v, blank, read := s.Volume, s.VolumeRecord.Filesystem != nil, s.Superblock
 	switch {
+	case read.Blank() && v.Mounted(): // it was made before the volume was published
+		return withhold(s, disk.Problemf(disk.SignatureLost, "no file system is on the device: restore its superblock, or delete the claim and the volume %s", v.Name))
 	case read.Blank() && blank:
 		return allow(s)
 	case read.Blank() && !v.Claimed:
@@ -119,13 +124,13 @@ func changed(s *Slot) *disk.Problem {
 	switch {
 	case read.Format.Type != "":
 		return disk.Problemf(disk.FilesystemChanged,
-			"the device held %s and holds %s now, so its link is withheld from kubelet: if that is the volume's, annotate volume %s with stowage.dev/same-filesystem=%s", was, read.Holds(), v.Name, read.Format)
+			"the device held %s and holds %s now, so it is withheld from kubelet: if that is the volume's, annotate volume %s with stowage.dev/same-filesystem=%s", was, read.Holds(), v.Name, read.Format)
 	case recorded != nil && recorded.Type == "":
 		return disk.Problemf(disk.FilesystemChanged,
-			"the device was blank and holds %s now, so its link is withheld from kubelet: remove that with wipefs --all (an interrupted mkfs may leave it), or delete the claim and the volume", read.Holds())
+			"the device was blank and holds %s now, so it is withheld from kubelet: remove that with wipefs --all (an interrupted mkfs may leave it), or delete the claim and the volume", read.Holds())
 	default:
 		return disk.Problemf(disk.SignatureLost,
-			"the device held %s and holds %s now, so its link is withheld from kubelet: restore the file system's superblock, or delete the claim and the volume", was, read.Holds())
+			"the device held %s and holds %s now, so it is withheld from kubelet: restore the file system's superblock, or delete the claim and the volume", was, read.Holds())
 	}
 }
 

@@ -22,10 +22,48 @@ func Publish(s *Slot, first int64) Decision {
 	d := candidate(s, first)
 	if d.Do == Create && s.Fact.Kind == disk.Device {
 		// Mountinfo and sysfs do not show every use of a device.
-		return ifUnused(s, d)
+		d = ifUnused(s, d)
+	}
+	if d.Do == Create && s.Fact.Kind == disk.Device && s.MountedHere {
+		return withFilesystem(s, d)
 	}
 	return d
 }
+
+// withFilesystem returns d once the device has the file system that the provisioner has made. It
+// is made on a blank device only, and again where it was not finished.
+func withFilesystem(s *Slot, d Decision) Decision {
+	read, made := s.Superblock, s.Made()
+	switch {
+	case read == nil:
+		return Decision{Do: ReadSuperblock, State: d.State}
+	case read.Problem != nil:
+		return skip(read.Problem)
+	case made != nil && read.Format == *made && made.Type == s.FSType:
+		return d
+	case s.accepted():
+		return accepted(s, d)
+	case read.Blank(), s.Record.Interrupted(*read) && s.Record.Formatting.Type == s.FSType:
+		return Decision{Do: MakeFilesystem, State: d.State, Generation: d.Generation}
+	case made != nil && read.Format == *made, s.Record.Interrupted(*read): // fsType was changed
+		return cleanUnused(s, d.Generation)
+	default:
+		return skip(disk.Problemf(disk.NotEmpty, "holds %s, so no file system is made on it: remove that with wipefs --all", read.Holds()))
+	}
+}
+
+// accepted decides about a device that is published with its data: only with the file system of
+// its former volume.
+func accepted(s *Slot, d Decision) Decision {
+	if r := s.Record; r != nil && r.Filesystem != nil && s.Superblock.Format.Type == s.FSType && *r.Filesystem == s.Superblock.Format {
+		return d
+	}
+	return skip(disk.Problemf(disk.NotEmpty,
+		"its data was acknowledged, and it holds %s: with mount Agent, a disk is published with its data only if it has the file system of its former volume; empty it, or set mount of the class to Kubelet", s.Superblock.Holds()))
+}
+
+// accepted reports whether the disk is to be published with its data.
+func (s *Slot) accepted() bool { return s.Acknowledged || s.Record != nil && s.Record.Accepted }
 
 // candidate decides about a disk without a volume.
 func candidate(s *Slot, first int64) Decision {
@@ -52,6 +90,8 @@ func candidate(s *Slot, first int64) Decision {
 		return unknown(s, s.Record.Generation)
 	case s.Record != nil && s.Record.Kind == disk.Device && s.Record.Mode == disk.Filesystem && s.Mode == disk.Block:
 		return cleanUnused(s, s.Record.Generation) // cleaned for a file system, which leaves old bytes
+	case s.Record != nil && !s.MountedHere && (s.Made() != nil || s.Record.Formatting != nil):
+		return cleanUnused(s, s.Record.Generation) // it has the file system of another configuration
 	case s.Record != nil:
 		return Decision{Do: Create, State: stowage.EntryPending, Generation: s.Record.Generation}
 	}
@@ -224,7 +264,20 @@ func present(s *Slot) Decision {
 	if s.ByRule && !s.Configured && !s.Record.Accepted { // else it would be cleaned with the data
 		return lost(s, stateOf(v), unconfigured(s)) // another class may have the disk
 	}
+	if s.Configured && v.Link != "" && v.Mode == disk.Filesystem && v.Mounted() != s.MountedHere {
+		return remadeOtherwise(s)
+	}
 	return Decision{Do: None, State: stateOf(v), Problem: unconfigured(s)}
+}
+
+// remadeOtherwise decides about a volume whose path is that of another value of the class's key
+// mount: one without a claim is withdrawn and cleaned.
+func remadeOtherwise(s *Slot) Decision {
+	if v := s.Volume; v.Claimed || v.Phase == disk.PhaseBound {
+		return Decision{Do: None, State: stateOf(v)}
+	}
+	return Decision{Do: DeleteVolume, State: stateOf(s.Volume), Problem: disk.Problemf(disk.NotConfigured,
+		"key mount of class %s was changed: the volume is published again", s.Key.Class)}
 }
 
 // troubled decides about a volume whose disk is at its path and has a problem.

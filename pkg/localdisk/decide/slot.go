@@ -44,6 +44,10 @@ type Slot struct {
 	Cluster string
 	// Mode is the volume mode that the class offers disks in.
 	Mode disk.Mode
+	// FSType is the class's file system. MountedHere reports whether the provisioner makes and
+	// mounts those of the class's devices.
+	FSType      string
+	MountedHere bool
 
 	// DirectoryRead reports whether the directory was read. If not, Fact is unknown.
 	DirectoryRead bool
@@ -88,8 +92,8 @@ type Slot struct {
 	// folder of the class: the class had another folder. Nil for none.
 	Displaced *disk.Volume
 
-	// Link is the device node that the volume's link (disk.Volume.Link) points to; empty if
-	// there is no link.
+	// Link is the device node that the volume's link (disk.Volume.Link) points to, or whose file
+	// system is mounted there; empty if there is no link or mount.
 	Link string
 
 	// Stayed reports whether the disk has been attached without interruption since
@@ -200,6 +204,19 @@ func (s *Slot) AsPublished() (mode disk.Mode, compared bool) {
 	r := s.Record
 	return s.OfferedMode(), s.Volume != nil || r != nil && r.Cluster == s.Cluster && (r.State == disk.Clean || r.State == disk.Published && r.Unclaimed()) &&
 		r.Kind == disk.Device && r.Mode == disk.Filesystem && s.Mode == disk.Filesystem
+}
+
+// Made returns the file system that the provisioner made on the disk, as the disk or the one that
+// it may be was recorded, if no claim has written to it (disk.Record.Made); nil if there is none.
+func (s *Slot) Made() *disk.Format {
+	r := s.Record
+	if r == nil {
+		r = s.Predecessor()
+	}
+	if r == nil || r.Cluster != s.Cluster || s.Volume != nil && s.Volume.Claimed {
+		return nil
+	}
+	return r.Made()
 }
 
 // Predecessors returns the records of dirty disks that a disk without a record may be. Weak

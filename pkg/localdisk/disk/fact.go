@@ -163,6 +163,8 @@ const (
 	Grown             Reason = "Grown"             // the disk has another size than the volume
 	SignatureLost     Reason = "SignatureLost"     // the volume's file system is no longer on its device
 	FilesystemChanged Reason = "FilesystemChanged" // another file system is on the volume's device
+	MkfsMissing       Reason = "MkfsMissing"       // the provisioner has no mkfs for the class
+	MkfsFailed        Reason = "MkfsFailed"        // no file system could be made; will be tried again
 	VolumeInUse       Reason = "VolumeInUse"       // something still uses the volume
 	Recycle           Reason = "VolumeUnsupportedReclaimPolicy"
 	PhaseFailed       Reason = "PhaseFailed"        // the volume's phase is Failed
@@ -220,3 +222,12 @@ func (s *Superblock) Holds() string {
 // LinkFolder is the folder on the node with the volumes' links to their devices. It is on
 // devtmpfs, which is empty after a restart.
 const LinkFolder = "/dev/stowage/disks"
+
+// MountFolder is the folder on the node, and in the provisioner's pod, with the mounts of volumes
+// whose file systems the provisioner mounts, as CLASS/VOLUME. It is outside of kubelet's folder,
+// and of /dev and /run, which nodes mount noexec or limit in size.
+const MountFolder = "/var/lib/stowage/mounts"
+
+// MountedFolder is the folder in each of these file systems that the volume offers. It exists only
+// while the file system is mounted.
+const MountedFolder = "data"

@@ -75,6 +75,10 @@ type Record struct {
 	// value if the device was blank when it was published and none was observed since, nil if
 	// unknown. What it points to is never changed.
 	Filesystem *Format `json:"filesystem,omitempty"`
+	// Formatting is the file system that the provisioner is making on the device; nil if it is
+	// making none. The disk is Clean, and is not published before mkfs has finished, when this
+	// becomes Filesystem.
+	Formatting *Format `json:"formatting,omitempty"`
 	// Attachment is Fact.Attachment when the disk was last known to be as it is published:
 	// empty, or with Accepted data. It is empty if unknown, and from the first claim on, whose
 	// data is expected on the disk.
@@ -83,6 +87,33 @@ type Record struct {
 	Accepted bool `json:"accepted,omitempty"`
 	// Updated is when the record was last written.
 	Updated time.Time `json:"updated"`
+}
+
+// Made returns the file system that the provisioner has made on the device, and to which no claim
+// has written; nil if there is none.
+func (r *Record) Made() *Format {
+	made := r.Filesystem != nil && r.Filesystem.Type != "" && r.Kind == Device && r.Mode == Filesystem && !r.Accepted
+	if made && (r.State == Clean || r.State == Published && r.Unclaimed()) {
+		return r.Filesystem
+	}
+	return nil
+}
+
+// Interrupted reports whether a device may hold what an interrupted mkfs of Formatting has left:
+// its file system, since a valid superblock does not prove that mkfs has finished, or nothing but
+// an invalid superblock of its type.
+func (r *Record) Interrupted(found Superblock) bool {
+	if r == nil || r.Formatting == nil {
+		return false
+	}
+	return found.Format == *r.Formatting || found.Other != "" && found.Other == invalidSuperblocks[r.Formatting.Type]
+}
+
+// invalidSuperblocks are Superblock.Other of a device with nothing but an invalid superblock, by
+// type of file system.
+var invalidSuperblocks = map[string]string{
+	"ext2": "ext2/ext3/ext4/jbd at byte 1080", "ext3": "ext2/ext3/ext4/jbd at byte 1080", "ext4": "ext2/ext3/ext4/jbd at byte 1080",
+	"xfs": "xfs at byte 0",
 }
 
 // Unclaimed reports whether the volume was never observed to have a claim.

@@ -3,6 +3,8 @@
 
 package disk
 
+import "strings"
+
 // Phase is a volume's status.phase.
 type Phase string
 
@@ -22,12 +24,15 @@ type Volume struct {
 	// HostPath is the path of the volume's slot on the node. It is spec.local.path too,
 	// but for a volume that has a Link.
 	HostPath string
-	// Link is spec.local.path of a volume whose path is a link that the provisioner manages
-	// (localpv.LinkPath); empty for others.
+	// Link is spec.local.path of a volume whose path the provisioner lets exist only while the
+	// device may be used: a link (localpv.LinkPath), or a folder in a file system that the
+	// provisioner mounts (localpv.MountPath); empty for others.
 	Link string
-	// FSType is the file system that kubelet makes on a blank device of mode Filesystem.
-	FSType string
-	Mode   Mode
+	// FSType is the file system of a device of mode Filesystem, which kubelet makes when it is
+	// blank. MountOptions are spec.mountOptions.
+	FSType       string
+	MountOptions []string
+	Mode         Mode
 	// Bytes is the volume's capacity; DiskBytes the size of the disk that it was published
 	// with, 0 if the volume does not state it (adopted).
 	Bytes, DiskBytes int64
@@ -50,6 +55,9 @@ type Volume struct {
 	AcceptedFormat string
 	Mark           Mark
 }
+
+// Mounted reports whether the provisioner mounts the volume's file system.
+func (v *Volume) Mounted() bool { return strings.HasPrefix(v.Link, MountFolder+"/") }
 
 // Mark is an annotation of a volume with a claim on the state of its disk, so that no pod of
 // the claim is scheduled to where another disk, a failing one, or none would be mounted. Empty

@@ -79,6 +79,7 @@ func VolumeOf(pv *corev1.PersistentVolume, directories map[string]string) (disk.
 		HostPath:        hostPath,
 		Link:            link,
 		FSType:          fsType,
+		MountOptions:    slices.Clone(pv.Spec.MountOptions),
 		Mode:            mode,
 		Bytes:           capacity.Value(),
 		DiskBytes:       number(pv.Annotations[wellknown.DiskBytesAnnotation]),
@@ -104,10 +105,16 @@ const defaultFSType = "ext4"
 // that share a /dev have different links.
 func LinkPath(class, volume string) string { return disk.LinkFolder + "/" + class + "/" + volume }
 
-// hasLink reports whether a volume's path is its own link, and the volume has the path of its
-// slot.
+// MountPath is the path of a volume whose file system the provisioner mounts.
+func MountPath(class, volume string) string {
+	return path.Join(disk.MountFolder, class, volume, disk.MountedFolder)
+}
+
+// hasLink reports whether a volume's path is its own link or mount, and the volume has the path
+// of its slot.
 func hasLink(pv *corev1.PersistentVolume) bool {
-	return pv.Spec.Local.Path == LinkPath(classOf(pv), pv.Name) && pv.Annotations[wellknown.DiskPathAnnotation] != ""
+	own := []string{LinkPath(classOf(pv), pv.Name), MountPath(classOf(pv), pv.Name)}
+	return slices.Contains(own, pv.Spec.Local.Path) && pv.Annotations[wellknown.DiskPathAnnotation] != ""
 }
 
 // PathOf returns the path of a volume's slot on the node: spec.local.path, or the value of

@@ -162,6 +162,7 @@ func TestOwned(t *testing.T) {
 // is of, and the request is unchanged.
 func FuzzVolume(f *testing.F) {
 	f.Add("node1", "host1", "fast", "/mnt/fast", "disk1", "wwn:1", int64(1<<34), int64(1), byte(0))
+	f.Add("node1", "host1", "fast", "/mnt/fast", "disk1", "wwn:1", int64(1<<34), int64(1), byte(9))
 	f.Add("node1", "host1", "fast", "/", "disk 1", "fs:a:/", int64(1), int64(1760000000), byte(3))
 	f.Add("n", "h", "", "/mnt/..", "..", "x", int64(-1), int64(0), byte(7))
 	f.Fuzz(func(t *testing.T, node, hostname, class, directory, name, identity string, bytes, generation int64, kind byte) {
@@ -187,13 +188,16 @@ func FuzzVolume(f *testing.F) {
 		want := disk.Volume{
 			Name: pv.Name, Key: r.Disk.Key, HostPath: r.Disk.HostPath, Mode: r.Offer.Mode,
 			Bytes: Capacity(bytes), DiskBytes: bytes, Identity: r.Disk.Identity, Generation: generation,
-			Policy: disk.Delete, Finalized: true, FSType: "ext4",
+			Policy: disk.Delete, Finalized: true, FSType: "ext4", MountOptions: []string{hostname},
 		}
 		if r.Offer.Mode == disk.Filesystem && r.Offer.FSType != "" {
 			want.FSType = r.Offer.FSType
 		}
 		if r.Disk.Kind == disk.Device {
 			want.Link = LinkPath(class, pv.Name)
+			if r.Offer.Mounted {
+				want.Link = MountPath(class, pv.Name)
+			}
 		}
 		if diff := cmp.Diff(want, v); diff != "" {
 			t.Error(diff)
@@ -220,6 +224,7 @@ func fuzzed(node, hostname, class string, kind byte) Request {
 	if kind&4 != 0 {
 		r.Offer.Naming = Reference
 	}
+	r.Offer.Mounted = kind&8 != 0
 	return r
 }
 

@@ -44,9 +44,10 @@ type Offer struct {
 	Mode disk.Mode
 	// AccessModes defaults to ReadWriteOnce.
 	AccessModes []corev1.PersistentVolumeAccessMode
-	// FSType is what kubelet formats a device with, if Mode is Filesystem; empty
-	// leaves it to kubelet.
-	FSType string
+	// FSType is what a device is formatted with, if Mode is Filesystem; empty leaves it to
+	// kubelet. Mounted: the provisioner makes and mounts the file systems of devices.
+	FSType  string
+	Mounted bool
 	// Labels are given to every volume. They win over the node's.
 	Labels map[string]string
 	Naming Naming
@@ -102,13 +103,17 @@ func (r *Request) annotations() map[string]string {
 	return annotations
 }
 
-// path is the path that kubelet uses. For a device it is a link, which exists only while the
-// device may be used.
+// path is the path that kubelet uses. For a device it is a link or a folder that exists only while
+// the device may be used.
 func (r *Request) path() string {
-	if r.Disk.Kind == disk.Device {
+	switch {
+	case r.Disk.Kind != disk.Device:
+		return r.Disk.HostPath
+	case r.Offer.Mounted:
+		return MountPath(r.Class.Name, r.named())
+	default:
 		return LinkPath(r.Class.Name, r.named())
 	}
-	return r.Disk.HostPath
 }
 
 func (r *Request) spec() corev1.PersistentVolumeSpec {

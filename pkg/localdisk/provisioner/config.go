@@ -51,15 +51,24 @@ type Tombstones interface {
 	List(ctx context.Context, options metav1.ListOptions) (*stowage.LocalDiskTombstoneList, error)
 }
 
-// Fence keeps kubelet from devices whose content is not proven; see package fence.
+// Fence keeps kubelet from devices whose content is not proven; see decide.Link.
 type Fence interface {
 	// ReadSuperblock reads which file system is on a device.
 	ReadSuperblock(ctx context.Context, device disk.Fact) (disk.Superblock, error)
-	// LinkTarget returns the target of a link in disk.LinkFolder; empty if there is none.
+	// LinkTarget returns the target of a link in disk.LinkFolder, or the Place of the device that
+	// is mounted for a path in disk.MountFolder; empty if there is neither.
 	LinkTarget(link string) (string, error)
-	// AddLink adds or replaces the link to a device; RemoveLink removes it, if it exists.
+	// AddLink adds or replaces the link to a device. RemoveLink removes it, or detaches the mount,
+	// if there is one.
 	AddLink(link string, device disk.Fact) error
 	RemoveLink(link string) error
+	// Mount mounts the file system on a device at the path of a volume, in place of what is
+	// mounted there. Mounted returns the paths that something is mounted for.
+	Mount(ctx context.Context, v disk.Volume, device disk.Fact, format disk.Format) error
+	Mounted() ([]string, error)
+	// Unused returns whether a file system that clean.Maker has made holds data, and what.
+	Unused(device disk.Fact, format disk.Format) (disk.Content, string, error)
+	clean.Maker
 	// LinkDevices makes links to devices, by name, the only entries of a folder below /dev.
 	LinkDevices(folder string, devices map[string]string) error
 }
@@ -199,6 +208,7 @@ func (p *Provisioner) Configure(ctx context.Context, config *provisioner.Provisi
 	p.mu.Unlock()
 	p.cleans.Resize(int(*config.MaxCleaning))
 	p.cleans.RetryNow()
+	p.formats.Resize(int(*config.MaxCleaning))
 	p.proofs.Resize(int(*config.MaxBlankProofs))
 	p.Prober.SetTimeout(config.ProbeTimeout.Duration)
 	soon, cancel := context.WithTimeout(ctx, refreshTimeout)

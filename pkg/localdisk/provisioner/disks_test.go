@@ -11,6 +11,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,9 +24,12 @@ type disks struct {
 	facts map[string]disk.Fact // by name
 	data  map[disk.Identity]string
 	users map[disk.Identity][]disk.User
-	links map[string]string // targets, by path
+	links map[string]string // targets, by path; the Place of a mounted device
 	// unlinked are the links that were removed.
 	unlinked []string
+	// made are the file systems that MakeFilesystem was called for; cannotMake is why it fails.
+	made       []string
+	cannotMake error
 	// devices are what rules select; noDevices is why they cannot be listed. A link to one becomes
 	// a fact.
 	devices   []disk.BlockDevice
@@ -357,6 +361,51 @@ func (d *disks) RemoveLink(link string) error {
 	}
 	delete(d.links, link)
 	return nil
+}
+
+func (d *disks) Mount(_ context.Context, v disk.Volume, f disk.Fact, format disk.Format) error {
+	if err := d.reach(f.Identity); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if found := d.formats[f.Identity]; found.Format != format {
+		return disk.Problemf(disk.FilesystemChanged, "holds %s", found.Holds())
+	}
+	d.links[v.Link] = f.Place
+	return nil
+}
+
+func (d *disks) Mounted() ([]string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(d.links)), func(link string) bool { return !strings.HasPrefix(link, disk.MountFolder) }), nil
+}
+
+func (d *disks) Unused(f disk.Fact, _ disk.Format) (disk.Content, string, error) {
+	return d.content(context.Background(), f)
+}
+
+func (d *disks) MakeFilesystem(_ context.Context, f disk.Fact, format disk.Format) error {
+	if err := d.reach(f.Identity); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.made = append(d.made, f.Name+" "+format.Type)
+	if d.cannotMake == nil {
+		d.formats[f.Identity] = disk.Superblock{Format: format}
+	}
+	return d.cannotMake
+}
+
+// formattedDisks returns the calls of MakeFilesystem since the last call.
+func (d *disks) formattedDisks() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	made := d.made
+	d.made = nil
+	return made
 }
 
 func (d *disks) BlockDevices() ([]disk.BlockDevice, error) {

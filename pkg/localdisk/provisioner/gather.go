@@ -45,7 +45,7 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	}
 	if len(volumes) > 0 {
 		g.Volume, g.others = &volumes[0], volumes[1:]
-		g.Link = p.linkOf(g.Volume)
+		g.Link = p.linkOf(g.Volume, g.Fact)
 	}
 	p.addHealth(&g.Slot)
 	p.mu.Lock()
@@ -56,6 +56,7 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	class := conf.class(g.Key.Class)
 	if class != nil && configured {
 		g.Configured, g.Existing, g.Mode = true, decide.Existing(class.ExistingData), disk.Mode(class.VolumeMode)
+		g.FSType, g.MountedHere = class.FSType, class.Mount == provisioner.MountAgent
 	}
 	g.Cluster, g.UnmanagedPV = p.Cluster, state.unmanagedPV
 	if g.Volume != nil && g.Fact != nil && g.Volume.Identity.Moved(g.Fact.Identity) && p.formerMachines[g.Volume.Identity.Machine()] {
@@ -164,17 +165,22 @@ func (p *Provisioner) formerRecord(identity disk.Identity) *disk.Record {
 	return found
 }
 
-// linkOf returns the target of a volume's link; empty if there is none. The target of a link
-// that cannot be read is "?", so that the link is replaced or removed.
-func (p *Provisioner) linkOf(v *disk.Volume) string {
+// linkOf returns the device node that a volume's link leads to, or that is mounted at its path;
+// empty if there is neither. If that cannot be read, or is not the disk at the path, it is
+// something else, so that the link or mount is replaced or removed.
+func (p *Provisioner) linkOf(v *disk.Volume, fact *disk.Fact) string {
 	if v.Link == "" {
 		return ""
 	}
 	target, err := p.Fence.LinkTarget(v.Link)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "?"
+	case v.Mounted() && fact != nil && target == fact.Place:
+		return fact.Device
+	default:
+		return target
 	}
-	return target
 }
 
 // acknowledged reports whether an administrator wants a disk published with its data. The

@@ -24,8 +24,8 @@ func (p *Provisioner) process(ctx context.Context, path string) {
 		p.queue.AddAfter(path, left) // usually the informer's event is earlier
 		return
 	}
-	if p.cleans.Busy(ctx, path) {
-		return // the path is enqueued when the clean ends
+	if p.cleans.Busy(ctx, path) || p.formats.Busy(ctx, path) {
+		return // the path is enqueued when that ends
 	}
 	g, d, err := p.decideSlot(ctx, path)
 	if err == nil && ctx.Err() == nil {
@@ -50,7 +50,7 @@ func (p *Provisioner) process(ctx context.Context, path string) {
 	}
 }
 
-// delay replaces a clean or a blank proof that has failed before by a decision to wait.
+// delay replaces a clean, a blank proof or a mkfs that has failed before by a decision to wait.
 func (p *Provisioner) delay(g *gathered, d decide.Decision) decide.Decision {
 	var problem *disk.Problem
 	switch d.Do {
@@ -58,6 +58,8 @@ func (p *Provisioner) delay(g *gathered, d decide.Decision) decide.Decision {
 		problem, g.retryAfter = p.proofs.Obstacle(g.Path)
 	case decide.Clean:
 		problem, g.retryAfter = p.cleans.Obstacle(g.Path)
+	case decide.MakeFilesystem:
+		problem, g.retryAfter = p.formats.Obstacle(g.Path)
 	}
 	if problem == nil {
 		return d
@@ -96,7 +98,7 @@ func (p *Provisioner) schedule(ctx context.Context, g *gathered, d decide.Decisi
 	case g.retryAfter > 0:
 		p.queue.AddAfter(g.Path, g.retryAfter)
 		return
-	case d.Do == decide.Clean, d.Do == decide.ProveBlank:
+	case d.Do == decide.Clean, d.Do == decide.ProveBlank, d.Do == decide.MakeFilesystem:
 		return // the path is enqueued when that ends
 	}
 	p.queue.Forget(g.Path)
@@ -117,6 +119,7 @@ func (p *Provisioner) schedule(ctx context.Context, g *gathered, d decide.Decisi
 	})
 	if g.Fact == nil && g.Volume == nil { // nothing is kept of the path
 		p.cleans.Forget(g.Path)
+		p.formats.Forget(g.Path)
 		p.proofs.Stop(g.Path)
 		p.proofs.Forget(g.Path)
 		p.paths.update(g.Path, func(s *pathState) { s.unmanagedPV = "" })

@@ -80,6 +80,7 @@ type Provisioner struct {
 	scanner        *scan.Scanner
 	cleans         *clean.Cleans
 	proofs         *clean.Proofs
+	formats        *clean.Formats
 	status         *status.Reporter
 	inventory      *inventory.Lister   // nil if there is no client for it
 	diskHealth     *diskhealth.Monitor // nil if nothing reads signs
@@ -126,10 +127,10 @@ func New(config Config) (*Provisioner, error) {
 		Provisioner: p, Records: config.Records, Volume: p.volumes.get, Classes: p.factory.Storage().V1().StorageClasses().Lister(),
 	})
 	longRunning := clean.Config{
-		Node: config.Node, Cluster: p.clusterUID, Settings: p.configuration, Inspector: config.Inspector, Cleaner: config.Cleaner, Checks: p, Tickets: config.Tickets,
+		Node: config.Node, Cluster: p.clusterUID, Settings: p.configuration, Inspector: config.Inspector, Cleaner: config.Cleaner, Maker: config.Fence, Checks: p, Tickets: config.Tickets,
 		Reports: config.Reports, Records: config.Records, Attached: p.paths.identities, Queue: p.queue, Status: p.status,
 	}
-	p.cleans, p.proofs = clean.NewCleans(longRunning), clean.NewProofs(longRunning)
+	p.cleans, p.proofs, p.formats = clean.NewCleans(longRunning), clean.NewProofs(longRunning), clean.NewFormats(longRunning)
 	p.status.Follow(p.cleans, p.proofs)
 	if config.Health != nil {
 		p.diskHealth = diskhealth.New(diskhealth.Config{
@@ -208,14 +209,14 @@ func (p *Provisioner) volumeGone(object any) {
 	p.scanner.Request() // its disk may be at another path, and may now be published there
 }
 
-// removeLinkOf removes the link of a volume that does not exist any more. Such a volume has a
+// removeLinkOf removes the link or mount of a volume that does not exist any more. Such a volume has a
 // link only if its finalizer was removed by hand.
 func (p *Provisioner) removeLinkOf(volume *corev1.PersistentVolume) {
 	v, ours := p.volumes.read(p.current(), volume)
 	if !ours || v.Link == "" {
 		return
 	}
-	if err := p.Fence.RemoveLink(v.Link); err != nil {
+	if err := p.removeLinkAt(v.Link); err != nil {
 		utilruntime.HandleError(fmt.Errorf("remove the link of the deleted volume %s: %w", v.Name, err))
 	}
 }
@@ -241,7 +242,14 @@ func (p *Provisioner) Run(ctx context.Context) error {
 		cancel()
 		p.queue.ShutDown()
 		joined := make(chan struct{})
-		go func() { defer close(joined); group.Wait(); p.cleans.Wait(); p.proofs.Wait(); p.factory.Shutdown() }()
+		go func() {
+			defer close(joined)
+			group.Wait()
+			p.cleans.Wait()
+			p.proofs.Wait()
+			p.formats.Wait()
+			p.factory.Shutdown()
+		}()
 		select {
 		case <-joined:
 		case <-time.After(stopTimeout):
@@ -253,6 +261,9 @@ func (p *Provisioner) Run(ctx context.Context) error {
 	group.StartWithContext(ctx, func(ctx context.Context) { p.volumes.RunWithContext(ctx) })
 	if err := p.waitForCaches(ctx); err != nil {
 		return err
+	}
+	if err := p.detachLeft(ctx); err != nil { // these disks stay in use until the next start
+		logger.Error(err, "Failed to detach the mounts of volumes that do not exist any more")
 	}
 	group.StartWithContext(ctx, p.scanner.Watch)
 	group.StartWithContext(ctx, p.scanner.Run)
@@ -386,4 +397,28 @@ func (p *Provisioner) removeLinks(ctx context.Context) error {
 	}
 	klog.FromContext(ctx).V(4).Info("Removed unverified links", "folder", disk.LinkFolder)
 	return nil
+}
+
+// detachLeft detaches the mounts of volumes that do not exist any more. Those of others are kept,
+// since a file system that is mounted is not exchanged, and decided on with their slots.
+func (p *Provisioner) detachLeft(ctx context.Context) error {
+	mounted, err := p.Fence.Mounted()
+	if err != nil {
+		return err
+	}
+	kept := map[string]bool{}
+	for _, object := range p.volumes.GetStore().List() {
+		if v, ours := p.volumes.read(p.current(), object); ours {
+			kept[v.Link] = true
+		}
+	}
+	var failed error
+	for _, path := range mounted {
+		if kept[path] {
+			continue
+		}
+		klog.FromContext(ctx).Info("Detaching the mount of a volume that does not exist any more", "link", path)
+		failed = errors.Join(failed, p.removeLinkAt(path))
+	}
+	return failed
 }

@@ -13,6 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
@@ -49,13 +50,11 @@ func (p *Provisioner) create(ctx context.Context, g *gathered, generation int64)
 	if record.Filesystem, err = p.filesystemOf(ctx, g, record.Mode); err != nil {
 		return err
 	}
-	if err := p.Records.Put(record); err != nil {
-		return err
+	if g.Fact.Kind == disk.Device && g.MountedHere && (record.Filesystem == nil || *record.Filesystem != g.Superblock.Format) {
+		return decide.ErrStale
 	}
-	if old := g.Predecessor(); old != nil && old.Identity.Weak() && record.Identity.Weak() && record.Identity.Compare(old.Identity) == disk.Unproven {
-		if err := p.Records.Delete(old.Identity); err != nil { // of an earlier boot: it identifies no disk any more
-			return err
-		}
+	if err := p.putFirst(record, g); err != nil {
+		return err
 	}
 	pv, err := p.createUntilKnown(ctx, volume)
 	switch {
@@ -73,6 +72,43 @@ func (p *Provisioner) create(ctx context.Context, g *gathered, generation int64)
 	record.UID, record.Phase = string(pv.UID), disk.PhaseAvailable
 	p.status.Published(pv, &g.Slot)
 	return p.Records.Put(record)
+}
+
+// putFirst writes a record of a disk that had none, or another one. That of an earlier boot, which
+// identifies no disk any more, is deleted.
+func (p *Provisioner) putFirst(record disk.Record, g *gathered) error {
+	if err := p.Records.Put(record); err != nil {
+		return err
+	}
+	if old := g.Predecessor(); old != nil && old.Identity.Weak() && record.Identity.Weak() && record.Identity.Compare(old.Identity) == disk.Unproven {
+		return p.Records.Delete(old.Identity)
+	}
+	return nil
+}
+
+// makeFilesystem makes a file system on a blank disk, in the background. Its UUID is recorded
+// before: what an interrupted mkfs leaves is recognized by it.
+func (p *Provisioner) makeFilesystem(ctx context.Context, g *gathered, generation int64) error {
+	if err := p.findUnmanagedPV(ctx, &g.Slot); err != nil {
+		return err
+	}
+	if err := p.cleans.Withdraw(g.Fact.Identity); err != nil {
+		return err
+	}
+	record := disk.Record{
+		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.Path, Kind: g.Fact.Kind, Mode: disk.Filesystem, State: disk.Clean,
+		Generation: generation, Cluster: p.Cluster, Attachment: g.Fact.Attachment,
+	}
+	if r := g.Record; r != nil && r.Formatting != nil && r.Formatting.Type == g.FSType {
+		record.Formatting = r.Formatting
+	} else {
+		record.Formatting = &disk.Format{Type: g.FSType, UUID: string(uuid.NewUUID())}
+	}
+	if err := p.putFirst(record, g); err != nil {
+		return err
+	}
+	p.formats.Start(ctx, &g.Slot, record)
+	return nil
 }
 
 // accepted reports whether the disk is published with the data that it may hold. That of a
@@ -101,7 +137,7 @@ func (p *Provisioner) draft(g *gathered, generation int64) (*corev1.PersistentVo
 	p.mu.Unlock()
 	offer := localpv.Offer{
 		Mode: disk.Mode(class.VolumeMode), AccessModes: []corev1.PersistentVolumeAccessMode{class.AccessMode},
-		FSType: class.FSType, Labels: g.conf.LabelsForPV, Naming: naming(class.VolumeName),
+		FSType: class.FSType, Mounted: class.Mount == provisioner.MountAgent, Labels: g.conf.LabelsForPV, Naming: naming(class.VolumeName),
 	}
 	volume, problem := localpv.Volume(localpv.Request{Node: node, Class: storageClass, Disk: *g.Fact, Offer: offer, Generation: generation})
 	if problem != nil {

@@ -57,6 +57,8 @@ func (p *Provisioner) act(ctx context.Context, g *gathered, d decide.Decision) e
 		return p.restoreFromTombstone(ctx, g)
 	case decide.RemoveFinalizer:
 		return p.removeFinalizer(ctx, g.Volume)
+	case decide.MakeFilesystem:
+		return p.makeFilesystem(ctx, g, d.Generation)
 	case decide.Create:
 		return p.create(ctx, g, d.Generation)
 	case decide.RecordFilesystem:
@@ -396,22 +398,47 @@ func (p *Provisioner) recordFilesystem(ctx context.Context, g *gathered) error {
 	return nil
 }
 
+// addLink adds the link of a volume, or mounts its file system. A mount may take longer than
+// ProbeTimeout, if the journal is long: it ends in the background then.
 func (p *Provisioner) addLink(ctx context.Context, g *gathered) error {
-	if err := p.Fence.AddLink(g.Volume.Link, *g.Fact); err != nil {
+	v := g.Volume
+	if v.Mounted() {
+		_, err := callWithin(ctx, p, g.Path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (any, error) {
+			return nil, p.Fence.Mount(ctx, *v, *g.Fact, *g.VolumeRecord.Filesystem)
+		})
+		if err != nil {
+			return fmt.Errorf("mount volume %s: %w", v.Name, err)
+		}
+	} else if err := p.Fence.AddLink(v.Link, *g.Fact); err != nil {
 		return err
 	}
-	klog.FromContext(ctx).V(2).Info("Added the link of a volume's device", logkeys.Volume, klog.KRef("", g.Volume.Name), "link", g.Volume.Link, "device", g.Fact.Device)
+	klog.FromContext(ctx).V(2).Info("Added the link or the mount of a volume's device", logkeys.Volume, klog.KRef("", v.Name), "link", v.Link, "device", g.Fact.Device)
 	return nil
 }
 
 func (p *Provisioner) removeLink(ctx context.Context, g *gathered, d decide.Decision) error {
-	if err := p.Fence.RemoveLink(g.Volume.Link); err != nil {
+	if err := p.removeLinkAt(g.Volume.Link); err != nil {
 		return err
 	}
 	reason := disk.Reason("")
 	if d.Problem != nil {
 		reason = d.Problem.Reason
 	}
-	klog.FromContext(ctx).V(2).Info("Removed the link of a volume's device", logkeys.Volume, klog.KRef("", g.Volume.Name), "link", g.Volume.Link, logkeys.Reason, reason)
+	klog.FromContext(ctx).V(2).Info("Removed the link or the mount of a volume's device", logkeys.Volume, klog.KRef("", g.Volume.Name), "link", g.Volume.Link, logkeys.Reason, reason)
 	return nil
+}
+
+// removeLinkAt removes a link, or detaches a mount. The latter disappears at once, but the kernel
+// then writes what the file system has not written yet, which a disk that does not answer may
+// hold up: the call continues in the background, and what is mounted is read again.
+func (p *Provisioner) removeLinkAt(link string) error {
+	done := make(chan error, 1)
+	go func() { done <- p.Fence.RemoveLink(link) }()
+	timeout := p.current().ProbeTimeout.Duration
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(timeout):
+		return disk.Problemf(disk.TimedOut, "the disk that is mounted at %s was not written within %s", link, timeout)
+	}
 }

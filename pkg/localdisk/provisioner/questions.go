@@ -124,6 +124,9 @@ func (p *Provisioner) inspect(ctx context.Context, g *gathered) error {
 	known, err := callWithin(ctx, p, g.Path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (answers, error) {
 		known := g.known
 		var err error
+		if known.Content, known.Found, err = p.contentOfMade(ctx, g); err != nil || known.Content != disk.ContentUnknown {
+			return known, err
+		}
 		if mode, compared := g.AsPublished(); compared {
 			known.Content, known.Found, err = p.Inspector.Cleaned(ctx, *g.Fact, mode)
 			return known, err
@@ -146,6 +149,28 @@ func (p *Provisioner) inspect(ctx context.Context, g *gathered) error {
 	}
 	g.known = known
 	return nil
+}
+
+// contentOfMade returns whether there is data in the file system that the provisioner has made on
+// the disk, and to which no claim has written as far as is recorded. It is disk.ContentUnknown if
+// there is no such file system, and disk.ContentNone if mkfs was interrupted.
+func (p *Provisioner) contentOfMade(ctx context.Context, g *gathered) (disk.Content, string, error) {
+	made := g.Made()
+	mounted := g.MountedHere || g.Volume != nil && g.Volume.Mounted()
+	if !mounted || made == nil && (g.Record == nil || g.Record.Formatting == nil) {
+		return disk.ContentUnknown, "", nil
+	}
+	found, err := p.Fence.ReadSuperblock(ctx, *g.Fact)
+	switch {
+	case err != nil:
+		return disk.ContentUnknown, "", err
+	case g.Record.Interrupted(found):
+		return disk.ContentNone, "", nil
+	case made != nil && found.Format == *made:
+		return p.Fence.Unused(*g.Fact, *made)
+	default:
+		return disk.ContentUnknown, "", nil
+	}
 }
 
 // superblockOf finds out what is on a volume's device.

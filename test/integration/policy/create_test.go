@@ -4,6 +4,7 @@
 package policy_test
 
 import (
+	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -116,6 +117,32 @@ func TestCreate(t *testing.T) {
 		"of a device, by the link of another volume": {
 			forge: func(pv *corev1.PersistentVolume) { deviceVolume(pv); pv.Spec.Local.Path += "0" },
 			want:  volumes("the volume of a device has the path /dev/stowage/disks/"),
+		},
+		"of a device that the provisioner mounts": {
+			forge: func(pv *corev1.PersistentVolume) {
+				deviceVolume(pv)
+				pv.Spec.Local.Path = localpv.MountPath(pv.Spec.StorageClassName, pv.Name)
+			},
+		},
+		"of a device that the provisioner mounts, by the mount point": {
+			forge: func(pv *corev1.PersistentVolume) {
+				deviceVolume(pv)
+				pv.Spec.Local.Path = filepath.Dir(localpv.MountPath(pv.Spec.StorageClassName, pv.Name))
+			},
+			want: volumes("the volume of a device has the path /dev/stowage/disks/"),
+		},
+		"of a device, by the mount of another volume": {
+			forge: func(pv *corev1.PersistentVolume) {
+				deviceVolume(pv)
+				pv.Spec.Local.Path = localpv.MountPath(pv.Spec.StorageClassName, pv.Name+"0")
+			},
+			want: volumes("the volume of a device has the path /dev/stowage/disks/"),
+		},
+		"of a file system, by the mount of a device": {
+			forge: func(pv *corev1.PersistentVolume) {
+				pv.Spec.Local.Path = localpv.MountPath(pv.Spec.StorageClassName, pv.Name)
+			},
+			want: volumes("have their own path and no such annotation"),
 		},
 		"of a device, without its slot": {
 			forge: func(pv *corev1.PersistentVolume) {

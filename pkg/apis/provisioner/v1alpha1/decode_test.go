@@ -28,7 +28,7 @@ func classMap(yaml string) map[string]string { return map[string]string{classMap
 func defaulted(change func(*Class)) Class {
 	class := Class{
 		HostDir: "/mnt/fast", MountDir: "/mnt/fast", VolumeMode: "Filesystem", AccessMode: "ReadWriteOnce", NamePattern: "*", BlockCleanerCommand: []string{"fs-reset"},
-		CleanTimeout: &metav1.Duration{Duration: 7 * 24 * time.Hour}, ExistingData: ExistingDataRefuse, VolumeName: VolumeNameStowage,
+		CleanTimeout: &metav1.Duration{Duration: 7 * 24 * time.Hour}, ExistingData: ExistingDataRefuse, VolumeName: VolumeNameStowage, Mount: MountKubelet,
 	}
 	if change != nil {
 		change(&class)

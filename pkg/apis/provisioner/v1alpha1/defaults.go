@@ -60,6 +60,7 @@ func setClassDefaults(name string, c *Class) {
 	component.Default(&c.MountDir, c.HostDir)
 	component.Default(&c.VolumeMode, corev1.PersistentVolumeFilesystem)
 	component.Default(&c.AccessMode, corev1.ReadWriteOnce)
+	component.Default(&c.Mount, MountKubelet)
 	component.Default(&c.NamePattern, defaultNamePattern)
 	if c.BlockCleanerCommand == nil {
 		c.BlockCleanerCommand = []string{string(defaultDevice)}

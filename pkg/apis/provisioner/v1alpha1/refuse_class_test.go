@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const allowedInClass = "hostDir, mountDir, devices, volumeMode, accessMode, fsType, namePattern, blockCleanerCommand, fsCleanerCommand, " +
+const allowedInClass = "hostDir, mountDir, devices, volumeMode, accessMode, fsType, mount, namePattern, blockCleanerCommand, fsCleanerCommand, " +
 	"cleanTimeout, existingData, allowDirectories, directoryPattern, volumeName, selector"
 
 // refused parses what must be refused, and returns each error.
@@ -48,6 +48,12 @@ func TestRefuseInClass(t *testing.T) {
 		"a file system with options":                       {"fsType: ext4 -F", `fsType: Unsupported value: "ext4 -F": supported values: "btrfs", "ext2", "ext3", "ext4", "xfs"`},
 		"a file system that is not recognized on a device": {"fsType: f2fs", `fsType: Unsupported value: "f2fs": supported values: "btrfs", "ext2", "ext3", "ext4", "xfs"`},
 		"a file system that is a path":                     {"fsType: ../../bin/sh", `fsType: Unsupported value: "../../bin/sh": supported values: "btrfs", "ext2", "ext3", "ext4", "xfs"`},
+
+		"a mount that is none":                        {"mount: agent", `mount: Unsupported value: "agent": supported values: "Agent", "Kubelet"`},
+		"a mount of raw devices":                      {"{mount: Agent, volumeMode: Block}", "mount: Forbidden: must be Kubelet with volumeMode Block, which has no file system"},
+		"a mount without fsType":                      {"mount: Agent", "fsType: Required value: must be the file system that the provisioner makes, because mount is Agent"},
+		"a mount of a file system of several devices": {"{mount: Agent, fsType: btrfs}", `fsType: Invalid value: "btrfs": must be one of ext2, ext3, ext4, xfs with mount Agent`},
+		"a mount of data of unknown origin":           {"{mount: Agent, fsType: xfs, existingData: Publish}", "existingData: Forbidden: must not be Publish with mount Agent: volumes have only file systems that the provisioner made"},
 
 		"a comma too many":         {"namePattern: 'a,'", `namePattern: Invalid value: "a,": has an empty pattern: remove the extra comma`},
 		"a blank beside a comma":   {"namePattern: 'a, b'", `namePattern: Invalid value: "a, b": has a blank next to a comma or at an end, which no name matches: remove it`},

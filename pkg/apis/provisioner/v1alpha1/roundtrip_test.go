@@ -45,7 +45,7 @@ func TestRoundTrip(t *testing.T) {
 	everyClassKey[classMapKey] = `
 fast: {hostDir: /mnt/fast, mountDir: /local-ssds, accessMode: ReadOnlyMany, fsType: xfs, namePattern: "a*,[b]?",
   blockCleanerCommand: [/bin/sh, -c, "one\n  two: 'yes'\n", "", "1"], fsCleanerCommand: [/opt/clean, "no"], cleanTimeout: 90m,
-  existingData: Clean, allowDirectories: true, directoryPattern: "*", volumeName: Reference, selector: []}
+  existingData: Clean, allowDirectories: true, directoryPattern: "*", mount: Kubelet, volumeName: Reference, selector: []}
 raw: {hostDir: /mnt/raw, volumeMode: Block, blockCleanerCommand: [shred, "9"], cleanTimeout: 0}
 "010": {hostDir: /mnt/octal}
 `

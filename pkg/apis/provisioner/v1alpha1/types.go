@@ -110,6 +110,8 @@ type Class struct {
 	// FSType is what kubelet creates on a device without a file system; empty is kubelet's
 	// default (ext4).
 	FSType string `json:"fsType,omitempty"`
+	// Mount is who makes and mounts the file systems of devices.
+	Mount Mount `json:"mount,omitempty"`
 	// NamePattern has globs, separated by commas, one of which a name in the folder matches.
 	NamePattern string `json:"namePattern,omitempty"`
 	// BlockCleanerCommand cleans devices: a Method and its passes, if it has any, or a command
@@ -143,6 +145,18 @@ const (
 	// ExistingDataAssumeBlank is Refuse, but a device of which signatures, ends and samples
 	// show no data is published without having been read from end to end.
 	ExistingDataAssumeBlank ExistingData = "AssumeBlank"
+)
+
+// Mount is who makes and mounts the file system of a device.
+type Mount string
+
+// The choices.
+const (
+	// MountKubelet: kubelet makes it at the first mount, and mounts it for pods.
+	MountKubelet Mount = "Kubelet"
+	// MountAgent: the provisioner makes it before it publishes the volume, and mounts it. kubelet
+	// gets a folder in it, so that it never formats a device.
+	MountAgent Mount = "Agent"
 )
 
 // VolumeName is a naming scheme of volumes.

@@ -45,6 +45,8 @@ var (
 	// fsTypes are the file systems that the provisioner recognizes on a device (package
 	// superblock), so that kubelet creates them once only.
 	fsTypes       = sets.New("", "ext2", "ext3", "ext4", "xfs", "btrfs")
+	mountedTypes  = sets.New("ext2", "ext3", "ext4", "xfs") // with MountAgent
+	mounts        = sets.New(MountKubelet, MountAgent)
 	existingData  = sets.New(ExistingDataRefuse, ExistingDataPublish, ExistingDataClean, ExistingDataAssumeBlank)
 	volumeNames   = sets.New(VolumeNameStowage, VolumeNameReference)
 	operators     = sets.New("", corev1.TolerationOpExists, corev1.TolerationOpEqual, corev1.TolerationOpLt, corev1.TolerationOpGt)
@@ -174,6 +176,10 @@ func (v *validator) class(at *field.Path, c *Class) {
 	v.add(component.ValidateOneOf(at.Child("volumeMode"), c.VolumeMode, volumeModes)...)
 	v.add(component.ValidateOneOf(at.Child("accessMode"), c.AccessMode, accessModes)...)
 	v.add(component.ValidateOneOf(at.Child("fsType"), c.FSType, fsTypes)...)
+	v.add(component.ValidateOneOf(at.Child("mount"), c.Mount, mounts)...)
+	if c.Mount == MountAgent {
+		v.mountedByProvisioner(at, c)
+	}
 	v.add(component.ValidateOneOf(at.Child("existingData"), c.ExistingData, existingData)...)
 	v.add(component.ValidateOneOf(at.Child("volumeName"), c.VolumeName, volumeNames)...)
 	v.patterns(at.Child("namePattern"), c.NamePattern)
@@ -188,6 +194,22 @@ func (v *validator) class(at *field.Path, c *Class) {
 	if len(c.Selector) > 0 {
 		v.add(field.Forbidden(at.Child("selector"), "must be absent: it lets several nodes use one volume, and then no node can know that it is unused and can be cleaned. "+
 			"Remove this key; for disks that several nodes reach, use a CSI driver or write the volumes by hand"))
+	}
+}
+
+// mountedByProvisioner reports what does not go with MountAgent.
+func (v *validator) mountedByProvisioner(at *field.Path, c *Class) {
+	mount := at.Child("mount")
+	switch {
+	case c.VolumeMode == corev1.PersistentVolumeBlock:
+		v.add(field.Forbidden(mount, "must be Kubelet with volumeMode Block, which has no file system"))
+	case c.FSType == "":
+		v.add(field.Required(at.Child("fsType"), "must be the file system that the provisioner makes, because mount is Agent"))
+	case fsTypes.Has(c.FSType) && !mountedTypes.Has(c.FSType):
+		v.add(field.Invalid(at.Child("fsType"), c.FSType, fmt.Sprintf("must be one of %s with mount Agent", strings.Join(sets.List(mountedTypes), ", "))))
+	}
+	if c.ExistingData == ExistingDataPublish {
+		v.add(field.Forbidden(at.Child("existingData"), "must not be Publish with mount Agent: volumes have only file systems that the provisioner made"))
 	}
 }
 

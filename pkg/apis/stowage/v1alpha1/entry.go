@@ -86,9 +86,10 @@ type Entry struct {
 	// +kubebuilder:validation:Minimum=0
 	Generation int64 `json:"generation,omitempty"`
 
-	// link shows whether kubelet finds the device of the volume: Present, or Withheld while
-	// it is not proven that the device and its content are the volume's. Unprotected is a
-	// volume whose path leads to its device directly, such as an adopted one.
+	// link shows whether kubelet finds the device of the volume, by a link or mounted by the
+	// provisioner: Present, or Withheld while it is not proven that the device and its content are
+	// the volume's. Unprotected is a volume whose path leads to its device directly, such as an
+	// adopted one.
 	// +optional
 	// +kubebuilder:validation:Enum=Present;Withheld;Unprotected
 	Link string `json:"link,omitempty"`

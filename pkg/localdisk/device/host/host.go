@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/localdisk/device/files"
+	"stowage.dev/stowage/pkg/localdisk/device/filesystem"
 	"stowage.dev/stowage/pkg/localdisk/device/health"
 	"stowage.dev/stowage/pkg/localdisk/device/identity"
 	"stowage.dev/stowage/pkg/localdisk/device/inventory"
@@ -55,6 +56,7 @@ type Host struct {
 	*usage.Finder
 	inventory.Reader
 	links.Folder // disk.LinkFolder
+	points       filesystem.Points
 	health       *health.Reader
 	mountinfo    string
 	identity     identity.Host
@@ -77,6 +79,7 @@ func New(c Config) (*Host, error) {
 	identities := identity.Host{Sys: c.Sys, Machine: c.Machine}
 	return &Host{
 		Prober: prober, Finder: finder, health: health.New(c.Sys, c.Dev, mountinfo), mountinfo: mountinfo, Folder: links.Folder{Base: "/dev", Path: disk.LinkFolder},
+		points:   filesystem.Points{Folder: disk.MountFolder, Mountinfo: mountinfo},
 		identity: identities, Reader: inventory.Reader{Dev: c.Dev, Identities: identities, Usage: finder},
 	}, err
 }
@@ -273,6 +276,60 @@ func (h *Host) AddLink(link string, device disk.Fact) error {
 		return err
 	}
 	return h.PutLink(link, device.Device)
+}
+
+// LinkTarget returns the device node that a link leads to, or the Place of the device that is
+// mounted for a path in disk.MountFolder; empty if there is neither.
+func (h *Host) LinkTarget(link string) (string, error) {
+	if h.points.Has(link) {
+		return h.points.Device(link)
+	}
+	return h.Folder.LinkTarget(link)
+}
+
+// RemoveLink removes a link, or detaches the mount of a path in disk.MountFolder.
+func (h *Host) RemoveLink(link string) error {
+	if h.points.Has(link) {
+		return h.points.Detach(link)
+	}
+	return h.Folder.RemoveLink(link)
+}
+
+// Mount mounts the file system on a device at the path of a volume, after verifying the device's
+// identity and that it has this file system.
+func (h *Host) Mount(ctx context.Context, v disk.Volume, device disk.Fact, format disk.Format) error {
+	return h.points.Mount(v.Link, device.Device, format.Type, v.MountOptions, func(node *os.File) error {
+		if err := h.verifyDevice(node, device); err != nil {
+			return err
+		}
+		found, err := h.ReadSuperblock(ctx, device)
+		if err == nil && found.Format != format {
+			err = disk.Problemf(disk.FilesystemChanged, "%s holds %s, not %s", device.Device, found.Holds(), format)
+		}
+		return err
+	})
+}
+
+// Mounted returns the paths in disk.MountFolder that the host has something mounted for.
+func (h *Host) Mounted() ([]string, error) { return h.points.Mounted() }
+
+// MakeFilesystem makes a file system on a device, after verifying its identity; see
+// filesystem.Make.
+func (h *Host) MakeFilesystem(ctx context.Context, device disk.Fact, format disk.Format) error {
+	return filesystem.Make(ctx, device.Device, format, func(node *os.File) error { return h.verifyDevice(node, device) })
+}
+
+// Unused returns whether a file system that MakeFilesystem has made holds data, and what.
+func (h *Host) Unused(device disk.Fact, format disk.Format) (disk.Content, string, error) {
+	unused, found, err := filesystem.Unused(device.Device, format.Type, func(node *os.File) error { return h.verifyDevice(node, device) })
+	switch {
+	case err != nil:
+		return disk.ContentUnknown, "", err
+	case unused:
+		return disk.ContentNone, "", nil
+	default:
+		return disk.ContentSome, found, nil
+	}
 }
 
 // LinkDevices makes links, targets by name, the only entries of a folder below /dev. The targets are

@@ -62,6 +62,14 @@ func TestBlockingUsersOfADevice(t *testing.T) {
 			fact: deviceFact("8:16"), volume: "pv-1",
 			want: []string{"mount " + kubelet + "/plugins/kubernetes.io/local-volume/mounts/pv-10"},
 		},
+		"a disk is not claimed by the provisioner's mount of its own volume": {
+			node: func(w *fakeNode) { w.mount("8:16", "/", disk.MountFolder+"/fast/pv-1", "ext4 /dev/sdb") },
+			fact: deviceFact("8:16"), volume: "pv-1",
+		},
+		"a disk is claimed by the provisioner's mount of another volume": {
+			node: func(w *fakeNode) { w.mount("8:16", "/", disk.MountFolder+"/fast/pv-10", "ext4 /dev/sdb") },
+			fact: deviceFact("8:16"), volume: "pv-1", want: []string{"mount " + disk.MountFolder + "/fast/pv-10"},
+		},
 		"a raw device that kubelet gives to a pod as another's volume claims it": {
 			node: func(w *fakeNode) {
 				w.mount("0:6", "/sdb", kubelet+"/plugins/kubernetes.io~local-volume/volumeDevices/old/uid", "devtmpfs devtmpfs")
@@ -207,6 +215,10 @@ func TestBlockingUsersBesideADevice(t *testing.T) {
 				w.mount("0:6", "/sdc3", kubelet+"/plugins/kubernetes.io~local-volume/volumeDevices/y/uid", "devtmpfs devtmpfs")
 				w.loop("loop0", "7:0", kubelet+"/plugins/kubernetes.io~local-volume/volumeDevices/y/uid")
 			},
+			fact: deviceFact("8:34"),
+		},
+		"a partition beside one that the provisioner has mounted is free": {
+			node: func(w *fakeNode) { w.mount("8:33", "/", disk.MountFolder+"/fast/pv-1", "ext4 /dev/sdc1") },
 			fact: deviceFact("8:34"),
 		},
 		"a logical volume beside one that is a volume is free": {

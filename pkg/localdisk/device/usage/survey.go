@@ -225,9 +225,14 @@ func (s *Survey) devicesOf(t target) []*device {
 	return nil
 }
 
-// own reports whether a path is kubelet's for one of the provisioner's volumes.
+// own reports whether a path is kubelet's for one of the provisioner's volumes, or where the
+// provisioner has mounted it.
 func own(volume, p string) bool {
-	return volume != "" && slices.ContainsFunc(kubeletPlaces, func(place string) bool {
+	if volume == "" {
+		return false
+	}
+	mounted := path.Base(p) == volume && path.Dir(path.Dir(p)) == disk.MountFolder
+	return mounted || slices.ContainsFunc(kubeletPlaces, func(place string) bool {
 		return containsPath(p, place+"/"+volume)
 	})
 }

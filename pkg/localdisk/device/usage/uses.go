@@ -212,7 +212,7 @@ func (s *Survey) byVolume(u use) bool {
 	if u.path == "" {
 		return false
 	}
-	return s.discovered(u.path) ||
+	return s.discovered(u.path) || mounts.Within(disk.MountFolder, u.path) ||
 		slices.ContainsFunc(kubeletPlaces, func(place string) bool { return containsPath(u.path, place) }) ||
 		mounts.Within(path.Join(s.kubelet, "pods"), u.path) || mounts.Within(path.Join(s.kubelet, "plugins"), u.path)
 }

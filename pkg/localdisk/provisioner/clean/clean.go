@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package clean runs what takes long for a disk: it removes the data of disks whose volumes are
-// released, in process or by Jobs, and reads devices to prove that they are blank. Attempts are
+// released, in process or by Jobs, reads devices to prove that they are blank, and makes file
+// systems. Attempts are
 // limited in number, resumed after a restart, and retried with backoff.
 package clean
 
@@ -82,6 +83,7 @@ type Config struct {
 	Settings  func() *provisioner.ProvisionerConfiguration
 	Inspector Inspector
 	Cleaner   Cleaner
+	Maker     Maker
 	Checks    Checks
 	// Tickets and Reports are for cleaning Jobs; nil disables Jobs.
 	Tickets Tickets
@@ -277,7 +279,7 @@ func (c *Cleans) cleaningRecord(ctx context.Context, job *clean) (disk.Record, e
 		record.Step = ""
 	}
 	record.Key, record.HostPath, record.Mode, record.Root = job.Key, job.Path, job.OfferedMode(), root
-	record.State, record.Generation, record.Filesystem = disk.Cleaning, job.generation, nil
+	record.State, record.Generation, record.Filesystem, record.Formatting = disk.Cleaning, job.generation, nil, nil
 	record.Cluster, record.Phase, record.Missed = c.Cluster(), disk.PhaseReleased, time.Time{}
 	record.Volume, record.UID, record.Attachment, record.Accepted = "", "", "", false
 	if v := job.Volume; v != nil {

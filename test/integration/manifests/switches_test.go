@@ -86,6 +86,7 @@ var switches = map[string]change{
 	"provisioner.classes.*.settings.devices":           {set: []string{`provisioner.classes.local-disks.settings={"hostDir":null,"devices":{"include":[{"transport":"nvme"}]}}`}, has: "- transport: nvme", lacks: `"path":"/mnt/disks"`},
 	"provisioner.classes.*.settings.hostDir":           {set: []string{"provisioner.classes.local-disks.settings.hostDir=/srv"}, has: "hostDir: /srv"},
 	"provisioner.classes.*.settings.mountDir":          {set: []string{"provisioner.classes.local-disks.settings.mountDir=/disks"}, has: "mountDir: /disks"},
+	"provisioner.classes.*.settings.mount":             {set: []string{"provisioner.classes.local-disks.settings.mount=Agent", "provisioner.classes.local-disks.settings.fsType=ext4"}, has: `"mountPath":"/var/lib/stowage/mounts","mountPropagation":"Bidirectional"`},
 	"provisioner.classes.*.storageClass":               {set: []string{`provisioner.classes.local-disks.storageClass={"create":false}`}, lacks: `"kind":"StorageClass"`, objects: -1},
 	"provisioner.classes.*.storageClass.create":        {set: []string{"provisioner.classes.local-disks.storageClass.create=false"}, lacks: `"kind":"StorageClass"`, objects: -1},
 	"provisioner.classes.*.storageClass.reclaimPolicy": {set: []string{"provisioner.classes.local-disks.storageClass.reclaimPolicy=Retain"}, has: `"reclaimPolicy":"Retain"`},

@@ -29,6 +29,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -400,7 +401,9 @@ func (p *Provisioner) removeLinks(ctx context.Context) error {
 }
 
 // detachLeft detaches the mounts of volumes that do not exist any more. Those of others are kept,
-// since a file system that is mounted is not exchanged, and decided on with their slots.
+// since a file system that is mounted is not exchanged, and decided on with their slots. So are
+// those of other provisioners on the machine, which are in classes that are neither configured nor
+// recorded here.
 func (p *Provisioner) detachLeft(ctx context.Context) error {
 	mounted, err := p.Fence.Mounted()
 	if err != nil {
@@ -412,9 +415,14 @@ func (p *Provisioner) detachLeft(ctx context.Context) error {
 			kept[v.Link] = true
 		}
 	}
+	recorded := map[string]bool{}
+	for _, record := range p.Records.All() {
+		recorded[record.Key.Class] = true
+	}
 	var failed error
 	for _, path := range mounted {
-		if kept[path] {
+		class, _, _ := strings.Cut(strings.TrimPrefix(path, disk.MountFolder+"/"), "/")
+		if kept[path] || !recorded[class] && p.current().class(class) == nil {
 			continue
 		}
 		klog.FromContext(ctx).Info("Detaching the mount of a volume that does not exist any more", "link", path)

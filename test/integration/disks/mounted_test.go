@@ -118,6 +118,14 @@ func testMounted(t *testing.T, n *node.Node, size string) {
 		t.Errorf("the mount has options %v", options)
 	}
 
+	t.Log("A provisioner of other classes starts on the machine")
+	other := node.New(t, n.Env, "b")
+	other.Start()
+	other.WaitReport("the report", func(*stowage.LocalDiskReport) bool { return true })
+	if now := mountOf(t, n, volume, device); now.ID != first.ID {
+		t.Errorf("the mount is another one than before the start: %v and %v", now, first)
+	}
+
 	t.Log("The provisioner is killed, and a pod runs")
 	pod := n.Path("kubelet/pods/1/volumes/kubernetes.io~local-volume", volume.Name)
 	n.Bind(volume.Spec.Local.Path, pod)

@@ -53,8 +53,10 @@ func random(r *rand.Rand) scenario {
 		mode:        choose(r, storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer),
 	}
 	s.claim = builders.MakePVC("c").Request(choose(r, "1Gi", "2Gi"))
+	delayed := s.provisioner != "" && s.mode == storagev1.VolumeBindingWaitForFirstConsumer // without a class, claims are not
 	if r.IntN(4) == 0 {
 		s.claim.SelectedNode("n")
+		delayed = false
 	}
 	if r.IntN(8) == 0 {
 		s.claim.Provisioner(choose(r, "csi.example.com", "kubernetes.io/aws-ebs"))
@@ -84,7 +86,7 @@ func random(r *rand.Rand) scenario {
 		if complete && ref == toName {
 			ref = toClaim // a difference
 		}
-		if ref == toNone && s.mode == storagev1.VolumeBindingImmediate {
+		if ref == toNone && !delayed {
 			v.Phase(corev1.VolumeAvailable) // else a volume may be requested before
 		}
 		if ref != toNone && r.IntN(2) == 0 {

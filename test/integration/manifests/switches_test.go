@@ -243,7 +243,7 @@ func TestEveryValueIsTried(t *testing.T) {
 	for key := range inSchema {
 		path := strings.Split(strings.ReplaceAll(key, "*", "local-disks"), ".")
 		if parent, ok := dig(values, path[:len(path)-1]...).(map[string]any); !ok || parent[path[len(path)-1]] == nil {
-			if !strings.HasPrefix(key, "pav.reporter.image.") && !strings.HasPrefix(key, "provisioner.classes.*.settings.") && !slices.Contains([]string{"monitoring.prometheusServiceAccount.name", "monitoring.prometheusServiceAccount.namespace"}, key) {
+			if !strings.HasPrefix(key, "pav.reporter.image.") && !slices.Contains([]string{"provisioner.classes.*.settings.devices", "provisioner.classes.*.settings.mount", "provisioner.classes.*.settings.mountDir", "monitoring.prometheusServiceAccount.name", "monitoring.prometheusServiceAccount.namespace"}, key) {
 				t.Errorf("values.yaml has no %s", key)
 			}
 		}

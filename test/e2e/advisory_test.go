@@ -22,7 +22,7 @@ var advised = frame.NewSite(install.Options(withExtender("advisory")))
 
 // TestAdvisory: stock kube-scheduler binds volumes itself, and calls the extender too.
 func TestAdvisory(t *testing.T) {
-	t.Parallel()
+	advised.Parallel(t)
 	needsPolicies(t)
 	e := advised.New(t)
 	// All replicas answer, so that the rollout ends.
@@ -38,7 +38,7 @@ func TestAdvisory(t *testing.T) {
 // before the extender has observed the larger capacity: then only kube-scheduler's periodic
 // flush requeues the pod. The test's log has the time.
 func TestAdvisoryCountsCapacity(t *testing.T) {
-	t.Parallel()
+	advised.Parallel(t)
 	needsPolicies(t)
 	e := advised.New(t)
 	class, driver := e.Name("counted"), e.Name("driver")

@@ -48,7 +48,7 @@ func withExtender(mode string) install.Config {
 
 // TestExtender: stock kube-scheduler calls the extender, which binds the claims and the pod.
 func TestExtender(t *testing.T) {
-	t.Parallel()
+	extended.Parallel(t)
 	needsPolicies(t)
 	e := extended.New(t)
 	e.Kubectl("--namespace=kube-system", "wait", "--for=jsonpath={.status.readyReplicas}=1", "deployment/stowage-extender", "--timeout=5m")

@@ -20,7 +20,7 @@ import (
 // is killed, while kubelet is down, and after a power cut with exchanged disks. Pods that run keep
 // their device.
 func TestFenceOnNode(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	e := site.New(t)
 	n := e.AddNodes(frame.Node("a"))[0]
 	e.Do(install.MakeFolders(e.Context, n, classes))

@@ -30,7 +30,7 @@ const (
 // bound volume. Each time the pod waits, the device is unchanged, and the pod starts when the
 // device is repaired.
 func TestFence(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	e := site.New(t)
 	path := slot("fenced", "disk")
 	n := e.Cluster.Node("one")
@@ -82,7 +82,7 @@ func TestFence(t *testing.T) {
 // TestWithoutFence is TestFence's control: kubelet formats the device of a bound volume whose path
 // leads to the device directly.
 func TestWithoutFence(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	e := site.New(t)
 	path := "/mnt/by-hand"
 	plug(e, "one", realnode.Disk{Kind: realnode.Block, Path: path, Size: 64 << 20})

@@ -92,7 +92,7 @@ func (a attacker) update(ctx context.Context, pv *corev1.PersistentVolume, dryRu
 // what the provisioner may do to the volumes and the report of that node, and nothing to those
 // of another node.
 func TestProvisionersKeepToTheirNode(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	e := site.New(t)
 	volumes := map[string]*corev1.PersistentVolume{}
 	for _, node := range []string{"one", "three"} {
@@ -121,7 +121,7 @@ func TestProvisionersKeepToTheirNode(t *testing.T) {
 // TestSchedulerByLabel: in a namespace with the label of manifests/policies, pods with claims that
 // name no scheduler are placed by ours. Others are not changed.
 func TestSchedulerByLabel(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	needsPolicies(t)
 	e := site.New(t)
 	plug(e, "one", realnode.Disk{Kind: realnode.Ext4, Path: slot("labelled", "disk"), Size: 16 << 20})

@@ -37,7 +37,7 @@ cleaningJobs: {enabled: true}
 // TestOnlyScheduler: our scheduler, instead of kube-scheduler, places the pods of all workloads,
 // including our own and those with volumes.
 func TestOnlyScheduler(t *testing.T) {
-	t.Parallel()
+	alone.Parallel(t)
 	e := alone.New(t)
 	plug(e, "two", realnode.Disk{Kind: realnode.Ext4, Path: slot("pairs", "small"), Size: 16 << 20},
 		realnode.Disk{Kind: realnode.Ext4, Path: slot("pairs", "large"), Size: 64 << 20})
@@ -49,7 +49,7 @@ func TestOnlyScheduler(t *testing.T) {
 // TestCleaningJobs: Jobs clean a file system and a block device, each on its node, and the next
 // pods see none of the data.
 func TestCleaningJobs(t *testing.T) {
-	t.Parallel()
+	alone.Parallel(t)
 	e := alone.New(t)
 	files, blocks := slot("files", "disk"), slot("blocks", "disk")
 	plug(e, "one", realnode.Disk{Kind: realnode.Ext4, Path: files, Size: 16 << 20}, realnode.Disk{Kind: realnode.Block, Path: blocks, Size: 16 << 20})

@@ -15,7 +15,7 @@ import (
 // one in memory and a block device that kubelet formats. A pod that uses all four runs on their
 // node. The next pod reads what it wrote, and so do two pods at the same time.
 func TestKindsOfVolumes(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	e := site.New(t)
 	const size = 24 << 20
 	folder := "/mnt/kinds-" + e.Namespace + "/"
@@ -57,7 +57,7 @@ func TestKindsOfVolumes(t *testing.T) {
 // TestNoPath: a volume whose path does not exist is not mounted, and kubelet reports why. The pod
 // runs once the path exists.
 func TestNoPath(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	e := site.New(t)
 	class, path := e.Name("nopath"), "/mnt/nopath-"+e.Namespace
 	pv := e.LocalVolume("none", class, "", path)
@@ -77,7 +77,7 @@ func TestNoPath(t *testing.T) {
 // TestWrongNode: a pod whose nodeName was set against its volume's affinity does not run, and
 // kubelet reports why. The data is unchanged.
 func TestWrongNode(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	e := site.New(t)
 	class, path := e.Name("wrong"), "/mnt/wrong-"+e.Namespace
 	plug(e, "one", realnode.Disk{Kind: realnode.Directory, Path: path})

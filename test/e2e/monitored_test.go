@@ -75,7 +75,7 @@ type target struct {
 // finds their targets, and scrapes these with the token of a service account that has the role of
 // docs/monitoring.md.
 func TestScraped(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	e := site.New(t)
 	stranger, prometheus := account(e, "stranger"), account(e, "prometheus")
 	role := e.Name("metrics-reader")

@@ -75,7 +75,7 @@ func TestNodeLost(t *testing.T) {
 // TestNodeLostAndKept: with policy Keep the claim waits, an event has the reason, and so does the
 // set's next pod, for longer than the delay. When the node comes back no data is lost.
 func TestNodeLostAndKept(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	l := newLosable(t, "kept")
 	l.kill()
 	deleted := time.Now()
@@ -107,7 +107,7 @@ func TestNodeLostAndKept(t *testing.T) {
 // TestDiskVanishes: a disk is removed from a running node. The claim is released, the
 // set is complete again on another node, and the disk is cleaned when it is attached again.
 func TestDiskVanishes(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	l := newLosable(t, "released")
 	l.e.Do(l.node.UnmountDisk(l.e.Context, l.path))
 	pod := l.e.WaitPod("set-0", "another one, and ready", func(p *corev1.Pod) bool { return p.UID != l.pod.UID && frame.Ready(p) })
@@ -130,7 +130,7 @@ func TestDiskVanishes(t *testing.T) {
 // not start on the blank disk, with a reason. With the old disk, which must be accepted since
 // UUIDs of file systems are valid on one machine only, it runs and finds its data.
 func TestNodeReinstalled(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	l := newLosable(t, "kept")
 	old := l.reinstall()
 	l.e.WaitEvent(metav1.NamespaceDefault, l.volume.Name, "Replaced", "")

@@ -21,7 +21,7 @@ import (
 // TestPav: volumes of a PavProvisioner are created and deleted on a real kubelet. One after the other:
 // the second test kills the controller of the first.
 func TestPav(t *testing.T) {
-	t.Parallel()
+	pavSite.Parallel(t)
 	t.Run("disrupted", testPavDisrupted)
 	t.Run("restarts", testPavRestarts)
 }

@@ -16,7 +16,7 @@ import (
 // the claim is deleted the volume is cleaned and published again, and the next pod sees no
 // data of the previous one.
 func TestRecycled(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	const size = 24 << 20
 	// What pods do with a volume that is named volume.
 	const empty = `found=$(find /data/volume -mindepth 1 ! -name lost+found) && test -z "$found" && echo empty || { echo "found $found"; exit 1; }`
@@ -92,7 +92,7 @@ func TestRecycled(t *testing.T) {
 // TestOwners: after recycling, a volume that a user's pod with an fsGroup has used is usable by
 // any other user, as when it was new.
 func TestOwners(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	e := site.New(t)
 	path := slot("owned", "disk")
 	plug(e, "one", realnode.Disk{Kind: realnode.Ext4, Path: path, Size: 24 << 20})

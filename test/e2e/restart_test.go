@@ -16,7 +16,7 @@ import (
 // TestProvisionerRestarted: the provisioner's pod is deleted while it cleans a disk. The volume is not
 // published before the next one has cleaned it, and then it is blank.
 func TestProvisionerRestarted(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	e := site.New(t)
 	path := slot("slow", "disk")
 	plug(e, "two", realnode.Disk{Kind: realnode.Block, Path: path, Size: 128 << 20})

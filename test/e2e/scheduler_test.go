@@ -17,7 +17,7 @@ import (
 // at the same time, are placed by the scheduler that each names, on the node whose volumes are
 // theirs, and keep to their own.
 func TestSchedulerChosen(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	e := site.New(t)
 	for _, name := range []string{"a", "b"} {
 		plug(e, "one", realnode.Disk{Kind: realnode.Ext4, Path: slot("chosen", name), Size: 16 << 20})

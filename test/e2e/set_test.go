@@ -22,7 +22,7 @@ import (
 // down and up again and rolled, replicas find their data. When the set is deleted its claims
 // are too, and all volumes are cleaned and published again.
 func TestStatefulSet(t *testing.T) {
-	t.Parallel()
+	site.Parallel(t)
 	e := site.New(t)
 	nodes := []string{"one", "two", "three"}
 	var disks []*corev1.PersistentVolume

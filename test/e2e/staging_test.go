@@ -19,7 +19,7 @@ import (
 
 // TestStaging: volumes of PavProvisioners on real kubelets.
 func TestStaging(t *testing.T) {
-	t.Parallel()
+	stagingSite.Parallel(t)
 	for name, test := range map[string]func(*testing.T){
 		"directory": testStagingDirectory, "fuse": testStagingFUSE, "block": testStagingBlock, "moved": testStagingMoved,
 		"fails": testStagingFails, "escapes": testStagingEscapes,

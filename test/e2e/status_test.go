@@ -89,7 +89,7 @@ func problems(status *inspect.Status) []string {
 // TestStatus breaks an installation in each of the ways that status is for, and repairs it. Then it looks into an
 // archive of sysdump.
 func TestStatus(t *testing.T) {
-	t.Parallel()
+	statusSite.Parallel(t)
 	binary, err := cluster.BuildCommand(t.Context(), cluster.BuildOptions{Progress: os.Stderr}, "stowage.dev/stowage/cmd/kubectl-stowage")
 	if err != nil {
 		t.Fatal(err)

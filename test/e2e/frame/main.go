@@ -18,7 +18,7 @@
 // A test's objects and nodes are removed after it. Every wait is for an event and ends
 // with the test's deadline (Env.Context), which fails the test and logs Dump. Pods run
 // on the Env's own nodes with the node selector of Env.OnNode. Tests that need another
-// control plane start one with Options and NewOn, or share one by a Site.
+// control plane start one with Options and NewOn, or share one by a Site, which stops with its last test.
 //
 // Tests need root and the Debian packages that `go run ./hack/requirements -packages e2e` prints. -keep leaves the cluster's
 // folder, with all logs, in place.
@@ -89,7 +89,8 @@ func run(m *testing.M, o Options) (code int, err error) {
 		return 1, err
 	}
 	shared = NewSite(func() (Options, error) { return o, nil })
-	defer func() { err = errors.Join(err, stopSites(code != 0)) }()
+	shared.tests = 1 // for all of them
+	defer func() { err = errors.Join(err, shared.release(code != 0)) }()
 	return m.Run(), nil
 }
 
@@ -120,49 +121,76 @@ func start(o Options) (*realnode.Cluster, error) {
 	return c, nil
 }
 
-// Site is a cluster that some tests of a package share. The first of them starts it; Main stops
-// it after the last test. Safe for concurrent use.
+// Site is a cluster that some tests of a package share. The first of them starts it, and it is stopped
+// when the last has ended. Safe for concurrent use.
 type Site struct {
-	start   func() error // once
-	cluster *realnode.Cluster
+	options func() (Options, error)
+
+	mu      sync.Mutex
+	cluster *realnode.Cluster // nil unless it runs
+	err     error             // of the start, which is not repeated
+	tests   int               // that use it, or will
+	keep    bool              // a test failed
 }
 
-// sites are those that were made, which are package variables of tests.
-var sites []*Site
+// NewSite makes a Site. options are called when its cluster is started.
+func NewSite(options func() (Options, error)) *Site { return &Site{options: options} }
 
-// NewSite makes a Site. options are called when its cluster is started. It must be called for
-// package variables, so that Main can stop the cluster.
-func NewSite(options func() (Options, error)) *Site {
-	s := &Site{}
-	s.start = sync.OnceValue(func() error {
-		o, err := options()
-		if err == nil {
-			s.cluster, err = start(o)
-		}
-		return err
-	})
-	sites = append(sites, s)
-	return s
+// Parallel is t.Parallel for a test that uses the site, or whose subtests do. A site whose tests all
+// call it first is not stopped before the last of them.
+func (s *Site) Parallel(t *testing.T) {
+	t.Helper()
+	s.reserve(t)
+	t.Parallel()
 }
 
 // New returns an Env on the site's cluster.
 func (s *Site) New(t testing.TB) *Env {
 	t.Helper()
-	if err := s.start(); err != nil {
+	s.reserve(t)
+	c, err := s.started()
+	if err != nil {
 		t.Fatal("this site did not start: ", err)
 	}
-	return newEnv(t, s.cluster)
+	return newEnv(t, c)
 }
 
-// stopSites stops the clusters of all sites. With keep, their folders stay.
-func stopSites(keep bool) error {
-	var errs []error
-	for _, s := range sites {
-		if s.cluster != nil {
-			errs = append(errs, stop(s.cluster, keep))
+// reserve keeps the cluster until the test has ended.
+func (s *Site) reserve(t testing.TB) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tests++
+	t.Cleanup(func() {
+		if err := s.release(t.Failed()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// release stops the cluster after its last test. With keep, its folder stays.
+func (s *Site) release(keep bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tests--
+	s.keep = s.keep || keep
+	if s.tests > 0 || s.cluster == nil {
+		return nil
+	}
+	c := s.cluster
+	s.cluster = nil
+	return stop(c, s.keep)
+}
+
+func (s *Site) started() (*realnode.Cluster, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cluster == nil && s.err == nil {
+		var o Options
+		if o, s.err = s.options(); s.err == nil {
+			s.cluster, s.err = start(o)
 		}
 	}
-	return errors.Join(errs...)
+	return s.cluster, s.err
 }
 
 // stop stops a cluster. With keep, its folder stays.

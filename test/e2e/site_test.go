@@ -34,6 +34,7 @@ var classes = append([]install.Class{
 	class("chosen", nil),
 	class("guarded", nil),
 	class("labelled", nil),
+	class("mounted", map[string]any{"mount": "Agent", "fsType": "ext4"}),
 }, losable...)
 
 // site is a cluster with all of Stowage on three nodes, including monitors and, where it is served, the
@@ -52,6 +53,7 @@ var site = frame.NewSite(install.Options(install.Config{
 	// A test repairs devices that have answered with errors for longer than it takes until they
 	// count as failing, which would need a reset.
 	Provisioner: map[string]string{"diskHealth": "{failingErrors: 1000}"},
+	Patches:     []string{nodesMkfs},
 }))
 
 // needsPolicies skips a test of our MutatingAdmissionPolicies on an API server that does not serve

@@ -22,8 +22,8 @@ var advised = frame.NewSite(install.Options(withExtender("advisory")))
 
 // TestAdvisory: stock kube-scheduler binds volumes itself, and calls the extender too.
 func TestAdvisory(t *testing.T) {
-	advised.Parallel(t)
 	needsPolicies(t)
+	advised.Parallel(t)
 	e := advised.New(t)
 	// All replicas answer, so that the rollout ends.
 	e.Kubectl("--namespace=kube-system", "rollout", "status", "deployment/stowage-extender")
@@ -38,8 +38,8 @@ func TestAdvisory(t *testing.T) {
 // before the extender has observed the larger capacity: then only kube-scheduler's periodic
 // flush requeues the pod. The test's log has the time.
 func TestAdvisoryCountsCapacity(t *testing.T) {
-	advised.Parallel(t)
 	needsPolicies(t)
+	advised.Parallel(t)
 	e := advised.New(t)
 	class, driver := e.Name("counted"), e.Name("driver")
 	_, err := e.Client.StorageV1().CSIDrivers().Create(e.Context, builders.MakeCSIDriver(driver).StorageCapacity(true).Obj(), metav1.CreateOptions{})

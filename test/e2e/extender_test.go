@@ -48,8 +48,8 @@ func withExtender(mode string) install.Config {
 
 // TestExtender: stock kube-scheduler calls the extender, which binds the claims and the pod.
 func TestExtender(t *testing.T) {
-	extended.Parallel(t)
 	needsPolicies(t)
+	extended.Parallel(t)
 	e := extended.New(t)
 	e.Kubectl("--namespace=kube-system", "wait", "--for=jsonpath={.status.readyReplicas}=1", "deployment/stowage-extender", "--timeout=5m")
 	plugPair(e)

@@ -121,8 +121,8 @@ func TestProvisionersKeepToTheirNode(t *testing.T) {
 // TestSchedulerByLabel: in a namespace with the label of manifests/policies, pods with claims that
 // name no scheduler are placed by ours. Others are not changed.
 func TestSchedulerByLabel(t *testing.T) {
-	site.Parallel(t)
 	needsPolicies(t)
+	site.Parallel(t)
 	e := site.New(t)
 	plug(e, "one", realnode.Disk{Kind: realnode.Ext4, Path: slot("labelled", "disk"), Size: 16 << 20})
 	published(e, "one", slot("labelled", "disk"))

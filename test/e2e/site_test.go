@@ -57,7 +57,8 @@ var site = frame.NewSite(install.Options(install.Config{
 }))
 
 // needsPolicies skips a test of our MutatingAdmissionPolicies on an API server that does not serve
-// their version. It asks the cluster without Stowage: they cannot be installed there.
+// their version. It asks the shared cluster, so it is called before Parallel: our policies cannot be
+// installed on one that does not serve them.
 func needsPolicies(t *testing.T) {
 	t.Helper()
 	served, err := install.HasPolicies(frame.New(t).Client.Discovery())

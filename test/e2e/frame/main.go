@@ -59,9 +59,11 @@ type Options struct {
 
 // shared is what Main makes for all tests.
 var (
-	shared   *Site
-	binaries realnode.Binaries
-	keep     = flag.Bool("keep", false, "leave the cluster's folder, with all logs, in place")
+	shared *Site
+	// endShared stops it, unless a test uses it.
+	endShared func() error
+	binaries  realnode.Binaries
+	keep      = flag.Bool("keep", false, "leave the cluster's folder, with all logs, in place")
 )
 
 // Main runs the tests of a package, which share a cluster with options unless they use another
@@ -90,8 +92,9 @@ func run(m *testing.M, o Options) (code int, err error) {
 	}
 	shared = NewSite(func() (Options, error) { return o, nil })
 	shared.tests = 1 // for all of them
-	defer func() { err = errors.Join(err, shared.release(code != 0)) }()
-	return m.Run(), nil
+	endShared = sync.OnceValue(func() error { return shared.release(false) })
+	code = m.Run()
+	return code, endShared()
 }
 
 // Binaries are what clusters run, once Main has built them.
@@ -137,11 +140,15 @@ type Site struct {
 func NewSite(options func() (Options, error)) *Site { return &Site{options: options} }
 
 // Parallel is t.Parallel for a test that uses the site, or whose subtests do. A site whose tests all
-// call it first is not stopped before the last of them.
+// call it first is not stopped before the last of them. The cluster that Main shares is stopped then: it
+// is for tests that run one after the other.
 func (s *Site) Parallel(t *testing.T) {
 	t.Helper()
 	s.reserve(t)
 	t.Parallel()
+	if err := endShared(); err != nil {
+		t.Error("stop the shared cluster: ", err)
+	}
 }
 
 // New returns an Env on the site's cluster.

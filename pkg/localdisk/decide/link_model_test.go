@@ -16,13 +16,31 @@ import (
 // what happens is observed before kubelet's next mount, kubelet never formats a device that
 // held data, and never mounts another device than the volume's.
 func TestLinkModel(t *testing.T) {
+	testModel(t, (*model).mount, func() *model {
+		return &model{slot: proven(noLink, recorded(&disk.Format{})), devices: map[disk.Identity]*disk.Superblock{same: {}, other: {}}}
+	})
+}
+
+// TestMountModel is TestLinkModel for a volume that the provisioner mounts: mounted is the volume's
+// device with the file system that was made on it, whenever the entry leads to it, and nothing else.
+func TestMountModel(t *testing.T) {
+	testModel(t, (*model).mounted, func() *model {
+		m := &model{slot: proven(noLink), devices: map[disk.Identity]*disk.Superblock{same: {Format: ext4}, other: {}}}
+		m.slot.Volume.Link = disk.MountFolder + "/fast/v"
+		return m
+	})
+}
+
+// testModel has things happen to a volume. wrong returns what is wrong when the provisioner has
+// observed them.
+func testModel(t *testing.T, wrong func(*model) string, begin func() *model) {
 	for seed := range uint64(20_000) {
-		m := &model{rand: rand.New(rand.NewPCG(seed, 1)), devices: map[disk.Identity]*disk.Superblock{same: {}, other: {}}, at: same}
-		m.slot = proven(noLink, recorded(&disk.Format{}))
+		m := begin()
+		m.rand, m.at = rand.New(rand.NewPCG(seed, 1)), same
 		for step := range 30 {
 			m.happen()
 			m.settle(t)
-			if wrong := m.mount(); wrong != "" {
+			if wrong := wrong(m); wrong != "" {
 				t.Fatalf("seed %d, step %d: %s", seed, step, wrong)
 			}
 		}
@@ -40,7 +58,7 @@ type model struct {
 // happen changes a device between two mounts.
 func (m *model) happen() {
 	here := m.devices[m.at]
-	switch m.rand.IntN(8) {
+	switch m.rand.IntN(9) {
 	case 0:
 		m.at = same
 	case 1:
@@ -59,7 +77,9 @@ func (m *model) happen() {
 		if here != nil {
 			*here = disk.Superblock{Other: "something"}
 		}
-	case 6, 7: // repaired
+	case 6: // copied
+		*m.devices[other] = *m.devices[same]
+	case 7, 8: // repaired
 		if m.slot.VolumeRecord.Filesystem.Type != "" {
 			*m.devices[same] = disk.Superblock{Format: *m.slot.VolumeRecord.Filesystem}
 		}
@@ -121,6 +141,21 @@ func (m *model) mount() string {
 				m.slot.VolumeRecord.Filesystem, m.slot.Superblock = &f, nil
 			}
 		}
+	}
+	return ""
+}
+
+// mounted returns what is wrong with the provisioner's mount, or its absence.
+func (m *model) mounted() string {
+	intact := *m.devices[same] == disk.Superblock{Format: ext4}
+	switch {
+	case m.slot.Link == "" && m.at == same && intact:
+		return "the volume's device is not mounted"
+	case m.slot.Link == "":
+	case m.slot.Link != "/dev/"+string(same):
+		return "another device is mounted"
+	case !intact:
+		return "another file system than the volume's is mounted"
 	}
 	return ""
 }

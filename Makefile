@@ -226,7 +226,7 @@ screenshots: control-plane ## Screenshots of the page of kubectl stowage ui for 
 e2e: ## Tests on real kubelets and containerd (root, Debian packages); RUN=regexp COUNT=n TIMEOUT=45m KUBE=1.36
 	@go run ./hack/requirements e2e
 	@mkdir -p bin/events; timeout=$$($(STRETCH) $(TIMEOUT)) && $(MAKE) control-plane images && bin/tools/cluster build -real && \
-	  go test $(MODFILE) -json -p=1 -parallel=2 -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' ./test/e2e/... | tee $(EVENTS) | { $(TESTS); } $(BUDGETS)
+	  go test $(MODFILE) -json -p=1 -parallel=4 -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' ./test/e2e/... | tee $(EVENTS) | { $(TESTS); } $(BUDGETS)
 
 .PHONY: matrix
 matrix: ## All suites on all minors, 2 hours, recorded in docs/compatibility.md; KUBE=1.36 SUITE=test-integration: one of them

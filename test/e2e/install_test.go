@@ -8,12 +8,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"stowage.dev/stowage/test/e2e/frame"
 )
 
 // TestManifests follows docs/install.md for kubectl: installed on an
 // empty cluster, upgraded over a running workload, and uninstalled.
 func TestManifests(t *testing.T) {
-	t.Parallel()
+	frame.Parallel(t)
 	s := newEmpty(t)
 	s.kubectl("apply", "--server-side", "-k", s.overlay("dev"))
 	s.rolledOut("stowage.dev", "dev")
@@ -40,7 +42,7 @@ func TestManifests(t *testing.T) {
 
 // TestHelm does the same by the chart.
 func TestHelm(t *testing.T) {
-	t.Parallel()
+	frame.Parallel(t)
 	path := buildHelm(t)
 	s := newEmpty(t)
 	helm := newHelm(s, path)

@@ -16,7 +16,7 @@ import (
 // TestQuickStart runs the README's own lines on an empty cluster with Helm and a registry, with
 // the registry's name instead of the example's.
 func TestQuickStart(t *testing.T) {
-	t.Parallel()
+	frame.Parallel(t)
 	helm := buildHelm(t)
 	s := &empty{}
 	s.Env = frame.NewOn(t, frame.Options{Begin: s.addNode})

@@ -16,7 +16,7 @@ import (
 // the claim is deleted the volume is cleaned and published again, and the next pod sees no
 // data of the previous one.
 func TestRecycled(t *testing.T) {
-	site.Parallel(t)
+	site.Group(t)
 	const size = 24 << 20
 	// What pods do with a volume that is named volume.
 	const empty = `found=$(find /data/volume -mindepth 1 ! -name lost+found) && test -z "$found" && echo empty || { echo "found $found"; exit 1; }`
@@ -39,7 +39,7 @@ func TestRecycled(t *testing.T) {
 			readBack: "secret\n", next: device},
 	} {
 		t.Run(scenario, func(t *testing.T) {
-			t.Parallel()
+			site.Parallel(t)
 			e := site.New(t)
 			path := slot(tc.class, "disk")
 			disk := realnode.Disk{Kind: tc.kind, Path: path}

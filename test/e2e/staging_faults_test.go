@@ -24,7 +24,6 @@ func testStagingFails(t *testing.T) {
 		"is evicted":       {"dd if=/dev/zero of=/scratch/file bs=1M count=8; sleep 1000", "Evicted"},
 	} {
 		t.Run(row, func(t *testing.T) {
-			t.Parallel()
 			s := newStaging(t, "if [ ! -e /store/$HANDLE ]; then touch /store/$HANDLE; "+tc.script+"; fi; mkdir /pav/volume", "true",
 				"volumeMounts: &mounts\n", "volumeMounts: &mounts\n          - {name: scratch, mountPath: /scratch}\n",
 				"volumes: &volumes\n", "volumes: &volumes\n        - {name: scratch, emptyDir: {sizeLimit: 1Mi}}\n")
@@ -223,7 +222,6 @@ func testStagingDeleted(t *testing.T) {
 		"its finalizer removed": `--patch={"metadata":{"finalizers":null}}`,
 	} {
 		t.Run(row, func(t *testing.T) {
-			t.Parallel()
 			s := newStaging(t, boundStore, "true")
 			volume := s.claim("c", nil)
 			s.pod("uses", stagingOne, "echo hello >/data/c/file; sleep 100000", nil, "c")

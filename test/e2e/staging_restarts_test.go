@@ -26,7 +26,7 @@ import (
 // TestStagingRestarts: what acts on volumes of PavProvisioners is killed and updated. One test runs after the
 // other, since each ends pods that the others wait for.
 func TestStagingRestarts(t *testing.T) {
-	restartsSite.Parallel(t)
+	restartsSite.ParallelFirst(t)
 	random := rand.New(rand.NewPCG(campaign.Begin(t), 0))
 	t.Run("killed", testStagingKilled)
 	t.Run("replaced", testStagingReplaced)

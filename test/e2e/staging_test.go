@@ -19,7 +19,7 @@ import (
 
 // TestStaging: volumes of PavProvisioners on real kubelets.
 func TestStaging(t *testing.T) {
-	stagingSite.Parallel(t)
+	stagingSite.Group(t)
 	for name, test := range map[string]func(*testing.T){
 		"directory": testStagingDirectory, "fuse": testStagingFUSE, "block": testStagingBlock, "moved": testStagingMoved,
 		"fails": testStagingFails, "escapes": testStagingEscapes,
@@ -29,7 +29,7 @@ func TestStaging(t *testing.T) {
 		"stuck": testStagingStuck, "owned": testStagingOwned, "no service": testStagingNoService,
 		"hello": testStagingHello, "object store": testStagingObjectStore, "encryption": testStagingEncryption,
 	} {
-		t.Run(name, func(t *testing.T) { t.Parallel(); test(t) })
+		t.Run(name, func(t *testing.T) { stagingSite.Parallel(t); test(t) })
 	}
 }
 
@@ -193,7 +193,6 @@ func testStagingEscapes(t *testing.T) {
 		"a link to a mounted /proc": {"mkdir /pav/p; ln -s p/1/root /pav/volume; mount -t proc proc /pav/p", "/pav/volume"},
 	} {
 		t.Run(row, func(t *testing.T) {
-			t.Parallel()
 			s := newStaging(t, tc.script, "true")
 			volume := s.claim("c", nil)
 			s.pod("waits", stagingOne, "true", nil, "c")

@@ -19,6 +19,7 @@
 // with the test's deadline (Env.Context), which fails the test and logs Dump. Pods run
 // on the Env's own nodes with the node selector of Env.OnNode. Tests that need another
 // control plane start one with Options and NewOn, or share one by a Site, which stops with its last test.
+// Instead of t.Parallel they call Parallel, so that few clusters run at a time.
 //
 // Tests need root and the Debian packages that `go run ./hack/requirements -packages e2e` prints. -keep leaves the cluster's
 // folder, with all logs, in place.
@@ -62,6 +63,7 @@ var (
 	shared *Site
 	// endShared stops it, unless a test uses it.
 	endShared func() error
+	parallel  *turns
 	binaries  realnode.Binaries
 	keep      = flag.Bool("keep", false, "leave the cluster's folder, with all logs, in place")
 )
@@ -93,6 +95,9 @@ func run(m *testing.M, o Options) (code int, err error) {
 	shared = NewSite(func() (Options, error) { return o, nil })
 	shared.tests = 1 // for all of them
 	endShared = sync.OnceValue(func() error { return shared.release(false) })
+	if parallel, err = newTurns(); err != nil {
+		return 1, err
+	}
 	code = m.Run()
 	return code, endShared()
 }
@@ -139,12 +144,39 @@ type Site struct {
 // NewSite makes a Site. options are called when its cluster is started.
 func NewSite(options func() (Options, error)) *Site { return &Site{options: options} }
 
-// Parallel is t.Parallel for a test that uses the site, or whose subtests do. A site whose tests all
-// call it first is not stopped before the last of them. The cluster that Main shares is stopped then: it
-// is for tests that run one after the other.
+// Parallel is t.Parallel for a test that has a cluster of its own. It returns when it is the test's turn.
+func Parallel(t *testing.T) {
+	t.Helper()
+	wait(t)
+	parallel.take(t, nil, false)
+}
+
+// Parallel is t.Parallel for a test that uses the site. It returns when it is the test's turn. A site
+// whose tests all call it, or Group, is not stopped before the last of them.
 func (s *Site) Parallel(t *testing.T) {
 	t.Helper()
+	s.Group(t)
+	parallel.take(t, s, false)
+}
+
+// ParallelFirst is Parallel for a test that takes longer than others, before which it gets its turn.
+func (s *Site) ParallelFirst(t *testing.T) {
+	t.Helper()
+	s.Group(t)
+	parallel.take(t, s, true)
+}
+
+// Group is Parallel for a test that does nothing but run subtests that call Parallel.
+func (s *Site) Group(t *testing.T) {
+	t.Helper()
 	s.reserve(t)
+	wait(t)
+}
+
+// wait returns when the tests have ended that run one after the other. They have the cluster that Main
+// shares, which is stopped then.
+func wait(t *testing.T) {
+	t.Helper()
 	t.Parallel()
 	if err := endShared(); err != nil {
 		t.Error("stop the shared cluster: ", err)

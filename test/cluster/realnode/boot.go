@@ -15,9 +15,14 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/emptypb"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/cluster/realnode/layout"
@@ -125,11 +130,39 @@ func (n *Node) startInit(ctx context.Context) error {
 }
 
 func (n *Node) startContainerd(ctx context.Context) error {
-	return n.waitNotified(ctx, func() (*cluster.Process, error) {
+	err := n.waitNotified(ctx, func() (*cluster.Process, error) {
 		err := n.containerd.Start(ctx)
 		return n.containerd.Process(), err
 	})
+	if err != nil {
+		return err
+	}
+	return n.waitCRI(ctx)
 }
+
+// waitCRI returns when containerd answers as kubelet requires, which ends otherwise: after it has notified
+// that it is ready, containerd first recovers the containers that it finds.
+func (n *Node) waitCRI(ctx context.Context) error {
+	conn, err := grpc.NewClient(fmt.Sprintf("unix:///proc/%d/root%s", n.pid(), layout.Containerd), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	running, done := n.containerd.Process().WhileRunning(ctx)
+	defer done()
+	var last error
+	err = wait.PollUntilContextCancel(running, criPause, true, func(ctx context.Context) (bool, error) { //nolint:forbidigo // the API has no event
+		last = conn.Invoke(ctx, "/runtime.v1.RuntimeService/Version", &emptypb.Empty{}, &emptypb.Empty{})
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until containerd answers: %w: %w", err, last)
+	}
+	return nil
+}
+
+// criPause is between two requests to a containerd that is not initialized yet.
+const criPause = 50 * time.Millisecond
 
 // service is a component that runs in the node's namespaces.
 func (n *Node) service(name, healthURL, binary string, args ...string) *cluster.Component {
